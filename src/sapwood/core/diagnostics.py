@@ -1,0 +1,88 @@
+"""What a turn reports about itself when it is over."""
+
+from typing import ClassVar, Literal, TypeAlias
+
+from sapwood.core.struct import Data
+from sapwood.core.usage import RoundUsage
+
+Cause: TypeAlias = Literal[
+    "stop",
+    "max_tokens",
+    "max_rounds",
+    "usage_limit",
+    "output_missing",
+    "stuck",
+    "approval",
+    "limit_ask",
+    "refusal",
+    "error",
+    "cancelled",
+]
+"""Why a turn ended."""
+
+
+class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
+    """The rounds of a turn and why it ended.
+
+    error: for `error` and `cancelled`, the kind of the exception and its message.
+    """
+
+    type: ClassVar[Literal["turn_diagnostics"]] = "turn_diagnostics"
+    rounds: tuple[RoundUsage, ...] = ()
+    stopped_by: Cause = "stop"
+    children: tuple["ChildTurn", ...] = ()
+    error: str | None = None
+
+    @property
+    def total_prompt_tokens(self) -> int:
+        """Uncached input of this turn's own rounds."""
+        return sum(item.prompt_tokens for item in self.rounds)
+
+    @property
+    def total_completion_tokens(self) -> int:
+        """Output of this turn's own rounds."""
+        return sum(item.completion_tokens for item in self.rounds)
+
+    @property
+    def total_tool_result_tokens(self) -> int:
+        """Estimated tokens of this turn's own tool results."""
+        return sum(item.tool_result_tokens for item in self.rounds)
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output, cached input included, of this turn's own rounds."""
+        return sum(item.total_tokens for item in self.rounds)
+
+    @property
+    def total_tool_calls(self) -> int:
+        """Tool calls of this turn's own rounds."""
+        return sum(item.tool_calls for item in self.rounds)
+
+    @property
+    def total_cost_usd(self) -> float:
+        """Cost of this turn's own rounds, as far as prices are known."""
+        return sum(item.cost_usd for item in self.rounds)
+
+    @property
+    def run_total_tokens(self) -> int:
+        """Tokens of this turn and of all turns below it."""
+        return self.total_tokens + sum(child.diagnostics.run_total_tokens for child in self.children)
+
+    @property
+    def run_total_tool_calls(self) -> int:
+        """Tool calls of this turn and of all turns below it."""
+        return self.total_tool_calls + sum(child.diagnostics.run_total_tool_calls for child in self.children)
+
+    @property
+    def run_total_cost_usd(self) -> float:
+        """Cost of this turn and of all turns below it."""
+        return self.total_cost_usd + sum(child.diagnostics.run_total_cost_usd for child in self.children)
+
+
+class ChildTurn(Data, frozen=True, tag="child_turn"):
+    """A turn that ran inside a tool call of this one."""
+
+    type: ClassVar[Literal["child_turn"]] = "child_turn"
+    tool_call_id: str
+    name: str
+    diagnostics: TurnDiagnostics

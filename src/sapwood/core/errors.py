@@ -1,0 +1,169 @@
+"""The tree of errors. Only what a caller must act on is raised.
+
+    SapwoodError
+    ├── ConfigError              the set-up is wrong; raised before any call
+    │   ├── ToolNameCollision
+    │   └── ProviderNotInstalledError
+    ├── LLMError                 the model did not answer
+    │   ├── RateLimitError · ServerError · LLMTimeoutError      (worth another try)
+    │   ├── AuthenticationError · ModelNotFoundError · ContentFilterError
+    │   └── ContextOverflowError                                (the request is too long)
+    ├── StoreError
+    │   └── ConflictError        somebody else wrote meanwhile
+    ├── RunPausedError           the run waits for a person
+    ├── OutputMissingError       a run ended without a valid output
+    ├── ConversationBusyError    another turn runs on the same conversation
+    ├── BlockingCallError        something async was met inside a running loop
+    └── ToolError                raised BY tools: its message is meant for the model
+
+Laws: no key and no full prompt ever stands in a message. Inside a turn a tool's failure, a limit
+and a denial are data, not exceptions.
+"""
+
+from collections.abc import Mapping
+
+from sapwood.core.messages import Message
+
+
+class SapwoodError(Exception):
+    """Anything that this library raises on purpose."""
+
+
+class ConfigError(SapwoodError, ValueError):
+    """The set-up is wrong; the message names the value and the way out."""
+
+
+class ToolNameCollision(ConfigError):
+    """Two tools would get one name towards the model."""
+
+
+class ProviderNotInstalledError(ConfigError):
+    """A provider or an extra is not known or not installed; the message says what to install."""
+
+
+class LLMError(SapwoodError):
+    """The model did not answer.
+
+    provider, model: who was asked. status: the HTTP status, where there was one.
+    request_id: the provider's own id of the request, for its support.
+    is_transient: another try may succeed.
+    retry_after_seconds: how long the provider asked to wait.
+    partial: the part of the reply that had been shown before the failure.
+    """
+
+    is_transient: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        model: str = "",
+        status: int | None = None,
+        request_id: str | None = None,
+        is_transient: bool | None = None,
+        retry_after_seconds: float | None = None,
+        partial: Message | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.request_id = request_id
+        self.retry_after_seconds = retry_after_seconds
+        self.partial = partial
+        if is_transient is not None:
+            self.is_transient = is_transient
+
+    def __str__(self) -> str:
+        """The message, followed by what is known of the request."""
+        known = [
+            f"provider={self.provider}" if self.provider else "",
+            f"model={self.model}" if self.model else "",
+            f"status={self.status}" if self.status is not None else "",
+            f"request_id={self.request_id}" if self.request_id else "",
+        ]
+        context = ", ".join(part for part in known if part)
+        return f"{self.message} ({context})" if context else self.message
+
+    def __reduce__(self) -> tuple[type["LLMError"], tuple[str], dict[str, object]]:
+        return type(self), (self.message,), self.__dict__.copy()
+
+
+class RateLimitError(LLMError):
+    """Too many requests (429)."""
+
+    is_transient = True
+
+
+class ServerError(LLMError):
+    """The provider failed (5xx), is overloaded, or its stream broke off."""
+
+    is_transient = True
+
+
+class LLMTimeoutError(LLMError):
+    """No answer in time, or no connection."""
+
+    is_transient = True
+
+
+class AuthenticationError(LLMError):
+    """The key is missing, wrong or not allowed (401, 403)."""
+
+
+class ModelNotFoundError(LLMError):
+    """The provider does not know the model (404)."""
+
+
+class ContentFilterError(LLMError):
+    """The provider refused the content."""
+
+
+class ContextOverflowError(LLMError):
+    """The request does not fit the model's window.
+
+    sizes: tokens by section where the request was measured before it was sent.
+    """
+
+    def __init__(self, message: str, *, sizes: Mapping[str, int] | None = None, **context: object) -> None:
+        super().__init__(message, **context)  # type: ignore[arg-type]
+        self.sizes = dict(sizes or {})
+
+
+class StoreError(SapwoodError):
+    """A store could not read or write."""
+
+
+class ConflictError(StoreError):
+    """Somebody else wrote between the read and the write; load again and repeat."""
+
+
+class RunPausedError(SapwoodError):
+    """The run waits for a person; answer it or deny it first."""
+
+
+class OutputMissingError(SapwoodError):
+    """The run ended without a valid output."""
+
+
+class ConversationBusyError(SapwoodError):
+    """Another turn runs on the same conversation."""
+
+
+class BlockingCallError(SapwoodError, TypeError):
+    """Something async was met by the synchronous API inside a running event loop."""
+
+
+class ToolError(SapwoodError):
+    """Raise this from a tool: its message goes to the model as it is.
+
+    >>> raise ToolError("no such customer; search by e-mail instead")
+    Traceback (most recent call last):
+    sapwood.core.errors.ToolError: no such customer; search by e-mail instead
+    """
+
+
+class ToolInputError(ToolError):
+    """The arguments of a call do not fit the tool; the tool was not run."""

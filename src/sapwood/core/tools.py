@@ -1,0 +1,140 @@
+"""Tools as the loop sees them, without pydantic: schemas, bound functions, batches of calls.
+
+Laws: a tool's function never sees the recorded arguments, only a checked copy; consecutive read-only
+calls form one batch and a write stands alone.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from sapwood.core.messages import ToolCall
+from sapwood.core.struct import Data
+
+T = TypeVar("T")
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+JsonObject: TypeAlias = dict[str, Any]
+
+CALL_TOOL = "call_tool"
+"""The one fixed tool through which `dispatch` reaches all others."""
+SEARCH_TOOLS = "search_tools"
+"""The meta-tool by which a model finds tools that are not in its list."""
+
+
+class ToolSchema(Data, frozen=True, tag="tool_schema"):
+    """What a model is told of a tool, in no provider's words.
+
+    input_schema: a JSON Schema of type object. defer: the provider may keep it out of the prompt until
+    it is searched for.
+    """
+
+    type: ClassVar[Literal["tool_schema"]] = "tool_schema"
+    name: str
+    description: str = ""
+    input_schema: JsonObject = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+    input_examples: tuple[JsonObject, ...] = ()
+    defer: bool = False
+
+
+class ToolContext:
+    """What a tool may know of the call that runs it.
+
+    A parameter annotated with this class is filled by the loop and is absent from the schema.
+    idempotency_key: the same for every attempt at this call; hand it to the service that is called.
+    path: ids of the calls that lead to the turn that made this call; empty at the top.
+    """
+
+    __slots__ = ("_cancelled", "idempotency_key", "name", "path", "run_id", "tool_call_key")
+
+    def __init__(
+        self,
+        *,
+        run_id: str = "",
+        name: str = "",
+        tool_call_key: str = "",
+        path: tuple[str, ...] = (),
+        cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.name = name
+        self.tool_call_key = tool_call_key
+        self.path = path
+        self.idempotency_key = f"{run_id}/{'/'.join((*path, tool_call_key))}"
+        self._cancelled = cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """The turn was asked to stop; a long plain function should look at this and return."""
+        return self._cancelled is not None and self._cancelled()
+
+
+class BoundTool(msgspec.Struct, frozen=True):
+    """A tool that can be run: its schema and the functions behind it.
+
+    run: called with the checked arguments and a ToolContext.
+    check: raw arguments -> checked and converted ones; raises ToolInputError. It gets a copy.
+    read_only: has no effect, so calls may overlap and may be run again after a crash.
+    idempotent: has an effect, but repeating it with the same key does no harm.
+    timeout_seconds: None takes the agent's. max_result_tokens: None takes the agent's.
+    """
+
+    schema: ToolSchema
+    run: Callable[[Mapping[str, Any], ToolContext], Any]
+    check: Callable[[JsonObject], Mapping[str, Any]] | None = None
+    is_async: bool = False
+    read_only: bool = False
+    idempotent: bool = False
+    requires_approval: bool = False
+    timeout_seconds: float | None = None
+    max_result_tokens: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool's own name."""
+        return self.schema.name
+
+
+def effective(call: ToolCall) -> ToolCall:
+    """Return the call that is meant: `call_tool(name, args)` becomes a call of that tool.
+
+    Any other call is returned as it is. Arguments that came as a string of JSON are parsed here.
+
+    >>> effective(ToolCall("call_tool", {"name": "add", "args": {"a": 1}})).name
+    'add'
+    """
+    if call.name != CALL_TOOL or call.problem is not None:
+        return call
+    name: Any = call.arguments.get("name")
+    inner: Any = call.arguments.get("args", {})
+    if not isinstance(name, str) or not name:
+        return call
+    if isinstance(inner, str):
+        try:
+            inner = msgspec.json.decode(inner) if inner.strip() else {}
+        except msgspec.DecodeError:
+            return call.replace(name=name, arguments={}, raw=inner, problem="malformed")
+    if not isinstance(inner, dict):
+        return call.replace(name=name, arguments={}, raw=repr(inner), problem="not_an_object")
+    return call.replace(name=name, arguments=cast("JsonObject", inner))  # JSON objects have text keys
+
+
+def batches(calls: Iterable[T], read_only: Callable[[T], bool]) -> Iterator[Sequence[T]]:
+    """Yield the calls in batches that may run together.
+
+    Consecutive read-only calls form one batch, a write stands alone, and order is kept.
+
+    >>> [list(batch) for batch in batches([1, 3, 2, 5], lambda n: n % 2 == 1)]
+    [[1, 3], [2], [5]]
+    """
+    batch: list[T] = []
+    for call in calls:
+        if read_only(call):
+            batch.append(call)
+            continue
+        if batch:
+            yield batch
+            batch = []
+        yield [call]
+    if batch:
+        yield batch

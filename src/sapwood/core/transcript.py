@@ -1,0 +1,214 @@
+"""The transcript: an append-only sequence of messages, and pure functions over messages.
+
+Laws: a transcript never changes; extending one shares everything with it, so turn 500 costs what turn 1
+does. What is derived from its messages (encoded fragments, token counts) is kept beside them and made
+once for each message. `repair` is the only way in for messages of unknown origin.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, overload
+
+from sapwood.core.messages import (
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Recalled,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+T = TypeVar("T")
+INTERRUPTED = "Interrupted: no result was recorded for this call; its outcome is unknown."
+
+
+class Transcript(Sequence[Message]):
+    """An immutable sequence of valid messages that is cheap to extend.
+
+    >>> past = Transcript.of([Message.user("hi"), Message.assistant("hello")])
+    >>> len(past.extend([Message.user("and now?")])), len(past)
+    (3, 2)
+    """
+
+    __slots__ = ("_buffer", "_length", "_memo", "_taken")
+
+    def __init__(self) -> None:
+        self._buffer: list[Message] = []
+        self._length = 0
+        self._memo: dict[Hashable, Any] = {}
+        self._taken: dict[int, object] = {}
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> "Transcript":
+        """Return a valid transcript of messages from anywhere: repaired where they were not."""
+        if isinstance(messages, Transcript):
+            return messages
+        return cls().extend(repair(tuple(messages)))
+
+    def extend(self, messages: Sequence[Message]) -> "Transcript":
+        """Return this transcript with messages at its end; this one stays as it is.
+
+        The caller vouches for the messages. At the tip this costs only what is new; a second branch from
+        one point copies the shared part once.
+        """
+        if not messages:
+            return self
+        longer = Transcript()
+        token = object()
+        # `setdefault` is atomic: of two threads that extend one tip, one may append in place.
+        if self._taken.setdefault(self._length, token) is token:
+            longer._buffer, longer._memo, longer._taken = self._buffer, self._memo, self._taken
+        else:
+            longer._buffer = self._buffer[: self._length]
+        longer._buffer.extend(messages)
+        longer._length = self._length + len(messages)
+        return longer
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is kept beside the messages under this key, made on first use.
+
+        It is shared by all transcripts of this branch, so it may hold more messages than this one has;
+        it must be filled in a way that repeating it does no harm.
+        """
+        found: T | None = self._memo.get(key)
+        # `setdefault` keeps the first of two made at once, so that both callers share one.
+        return self._memo.setdefault(key, make()) if found is None else found
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(index, slice):
+            return tuple(self._buffer[i] for i in range(*index.indices(self._length)))
+        if not -self._length <= index < self._length:
+            raise IndexError(f"message {index} of {self._length}")
+        return self._buffer[index if index >= 0 else self._length + index]
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self._buffer[i] for i in range(self._length))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transcript) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((self._length, id(self._buffer)))
+
+    def __repr__(self) -> str:
+        return f"Transcript({self._length} messages)"
+
+
+def exchanges(messages: Iterable[Message]) -> list[tuple[Message, ...]]:
+    """Group messages so that a reply stays together with the results of its calls.
+
+    >>> [len(group) for group in exchanges([Message.user("a"), Message.assistant("b")])]
+    [1, 1]
+    """
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.role == "tool" and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return [tuple(group) for group in groups]
+
+
+def pending_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls that have no result yet; in a valid transcript only the last reply can have any."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        answered.update(result.key for result in message.tool_results)
+        if message.role == "assistant":
+            return tuple(call for call in message.tool_calls if call.key not in answered)
+    return ()
+
+
+def loaded_names(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the lazily loaded tools that these messages made callable, in the order of loading."""
+    names: dict[str, None] = {}
+    for message in messages:
+        for part in message.content:
+            match part:
+                case ToolResult(loaded=loaded) | Summary(loaded=loaded):
+                    names.update(dict.fromkeys(loaded))
+                case _:
+                    pass
+    return tuple(names)
+
+
+def is_blank(part: Part) -> bool:
+    """Tell whether a part shows a model nothing, so that providers would refuse it."""
+    match part:
+        case Text(text=text) | Recalled(text=text) | Summary(text=text):
+            return not text.strip()
+        case Thinking():
+            return not part.text and not part.provider_data
+        case ToolCall() | ToolResult() | Image() | File() | Opaque():
+            return False
+
+
+def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages made valid: every call answered once and directly after, strays dropped.
+
+    A call without a result gets an error result that says so; a result without its call and a message
+    without content are dropped; results are put in call order. Valid messages come back as they are.
+    A call without a key, or with one that was used before, gets a new one (`h<message>c<index>`).
+    """
+    fixed: list[Message] = []
+    index = 0
+    while index < len(messages):
+        message = messages[index]
+        index += 1
+        if message.role == "tool" or not message.content:
+            continue  # a result whose call is not directly before it
+        if message.role != "assistant" or not message.tool_calls:
+            fixed.append(message)
+            continue
+        found: list[ToolResult] = []
+        while index < len(messages) and messages[index].role == "tool":
+            found.extend(messages[index].tool_results)
+            index += 1
+        fixed.extend(_paired(message, found, len(fixed)))
+    return tuple(fixed)
+
+
+def _paired(reply: Message, results: list[ToolResult], position: int) -> tuple[Message, Message]:
+    calls = reply.tool_calls
+    keys = [call.key for call in calls]
+    if len(set(keys)) == len(keys) and all(keys):
+        by_key = {result.key: result for result in reversed(results)}
+    else:
+        keys = [f"h{position}c{number}" for number in range(len(calls))]
+        by_key = _match_by_id(calls, keys, results)
+        numbered = iter(keys)
+        content = tuple(
+            part.replace(key=next(numbered)) if isinstance(part, ToolCall) else part for part in reply.content
+        )
+        reply = reply.replace(content=content)
+    answers = tuple(
+        by_key.get(key) or ToolResult(key, call.name, (Text(INTERRUPTED),), is_error=True)
+        for key, call in zip(keys, calls, strict=True)
+    )
+    return reply, Message("tool", answers)
+
+
+def _match_by_id(
+    calls: Sequence[ToolCall], keys: Sequence[str], results: list[ToolResult]
+) -> dict[str, ToolResult]:
+    """Match results to calls by the id or key they name; equal ids are matched in their order."""
+    left = list(results)
+    matched: dict[str, ToolResult] = {}
+    for call, key in zip(calls, keys, strict=True):
+        for result in left:
+            if result.key in (call.key or call.id, call.id):
+                matched[key] = result.replace(key=key, name=call.name)
+                left.remove(result)
+                break
+    return matched

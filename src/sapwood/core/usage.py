@@ -1,0 +1,87 @@
+"""Tokens and money: what a reply, a round and a turn have used.
+
+Law: every adapter normalises once, so that `total = prompt + completion + cache_creation + cache_read`
+holds for all providers and no token is counted twice.
+"""
+
+from typing import ClassVar, Literal
+
+from sapwood.core.ledger import ContextLedger
+from sapwood.core.struct import Data
+
+
+class Usage(Data, frozen=True, tag="usage"):
+    """What one or several replies used, in tokens.
+
+    prompt_tokens: input that was neither read from nor written to the provider's cache.
+    completion_tokens: output, thinking included.
+    cache_creation_tokens, cache_read_tokens: input written to and read from the cache.
+    thinking_tokens: the part of the output that was thinking, 0 where it is not told.
+    cost_usd: what the provider itself billed, None where it does not say.
+    estimated: the provider reported nothing; the figures are ours.
+    """
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+    thinking_tokens: int = 0
+    cost_usd: float | None = None
+    estimated: bool = False
+
+    @property
+    def input_tokens(self) -> int:
+        """All input, cached or not."""
+        return self.prompt_tokens + self.cache_creation_tokens + self.cache_read_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """All input and all output."""
+        return self.input_tokens + self.completion_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.thinking_tokens + other.thinking_tokens,
+            _sum(self.cost_usd, other.cost_usd),
+            self.estimated or other.estimated,
+        )
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    if first is None:
+        return second
+    return first if second is None else first + second
+
+
+class RoundUsage(Data, frozen=True, tag="round_usage"):
+    """What one round used: its model call and the results of its tool calls.
+
+    tool_schema_tokens, tool_result_tokens: estimates; the provider reports neither apart.
+    cost_usd: 0.0 where nothing is known of the price.
+    ledger: what the request of the round held.
+    """
+
+    type: ClassVar[Literal["round_usage"]] = "round_usage"
+    round: int
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    tool_schema_tokens: int = 0
+    tool_result_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+    tool_calls: int = 0
+    cost_usd: float = 0.0
+    estimated: bool = False
+    ledger: ContextLedger | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """All input and all output of the model call."""
+        return (
+            self.prompt_tokens + self.completion_tokens + self.cache_creation_tokens + self.cache_read_tokens
+        )
