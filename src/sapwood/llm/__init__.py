@@ -1,1 +1,1 @@
-"""temp"""
+"""Providers of models: pure codecs, one transport, retries as a rule."""

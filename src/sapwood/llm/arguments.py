@@ -1,0 +1,50 @@
+"""Tool arguments as models write them: text that may be empty, cut off or not an object.
+
+Law: arguments are text until their block ends; what cannot be read is marked with its problem and kept
+as it came, never guessed at.
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+from sapwood.core.messages import Problem, ToolCall
+
+
+def read_call(
+    name: str,
+    text: str | dict[str, Any] | None,
+    *,
+    complete: bool = True,
+    id: str = "",
+    provider_data: dict[str, Any] | None = None,
+) -> ToolCall:
+    """Return the call that this argument text describes.
+
+    Empty text, `null` and white space are no arguments. Some servers give the object itself.
+    complete: the provider closed the block; where it did not, what cannot be read is `incomplete`.
+
+    >>> read_call("add", '{"a": 1}').arguments
+    {'a': 1}
+    >>> read_call("add", '{"a": ', complete=False).problem
+    'incomplete'
+    """
+    if isinstance(text, dict):
+        return ToolCall(name, text, id=id, provider_data=provider_data)
+    if text is None or not text.strip():
+        return ToolCall(name, id=id, provider_data=provider_data)
+    problem: Problem
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        problem = "malformed" if complete else "incomplete"
+    except RecursionError:  # absurdly deep nesting is no call either
+        problem = "malformed"
+    else:
+        if isinstance(value, dict):
+            # JSON objects have text keys
+            return ToolCall(name, cast("dict[str, Any]", value), id=id, provider_data=provider_data)
+        if value is None:
+            return ToolCall(name, id=id, provider_data=provider_data)
+        problem = "not_an_object"
+    return ToolCall(name, id=id, raw=text, problem=problem, provider_data=provider_data)
