@@ -13,6 +13,8 @@
     ├── RunPausedError           the run waits for a person
     ├── OutputMissingError       a run ended without a valid output
     ├── ConversationBusyError    another turn runs on the same conversation
+    ├── RunCancelledError        the turn was told to stop
+    ├── StepTimeoutError · StepCancelledError    a step did not end by itself
     ├── BlockingCallError        something async was met inside a running loop
     └── ToolError                raised BY tools: its message is meant for the model
 
@@ -150,6 +152,18 @@ class OutputMissingError(SapwoodError):
 
 class ConversationBusyError(SapwoodError):
     """Another turn runs on the same conversation."""
+
+
+class RunCancelledError(SapwoodError):
+    """The turn was told to stop through its CancelToken."""
+
+
+class StepTimeoutError(SapwoodError, TimeoutError):
+    """A runtime ended a step at its time limit; a function's own TimeoutError is never one of these."""
+
+
+class StepCancelledError(SapwoodError):
+    """Something inside a step was cancelled, and it was not the turn."""
 
 
 class BlockingCallError(SapwoodError, TypeError):

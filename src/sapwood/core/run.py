@@ -7,7 +7,6 @@ sees. What decide needs is a field kept here, never found by walking the transcr
 
 from typing import ClassVar, Literal, TypeAlias, assert_never
 
-
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.events import (
     AgentEvent,
@@ -42,11 +41,13 @@ CallState: TypeAlias = Literal["asked", "started", "running", "done"]
 class OpenCall(Data, frozen=True, tag="open_call"):
     """A call of the last reply and how far it has come.
 
+    public_id: what events call it: the provider's id where that is unique in the run, else the key.
     refused: it may not run (the final round). attempt: how often its function was begun.
     """
 
     type: ClassVar[Literal["open_call"]] = "open_call"
     call: ToolCall
+    public_id: str = ""
     state: CallState = "asked"
     refused: bool = False
     attempt: int = 0
@@ -169,13 +170,19 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
     if message.role != "assistant":
         return run.replace(messages=(*run.messages, message))
     usage = event.usage or Usage()
-    calls = tuple(OpenCall(call, refused=event.refuse_calls) for call in message.tool_calls)
+    ids = list(run.call_ids)
+    opened: list[OpenCall] = []
+    for call in message.tool_calls:
+        public_id = call.id if call.id and call.id not in ids else call.key
+        opened.append(OpenCall(call, public_id, refused=event.refuse_calls))
+        ids.append(call.id)
+    calls = tuple(opened)
     return run.replace(
         phase="replied",
         # A reply without content is no message: providers refuse it in the next request.
         messages=(*run.messages, message) if message.content else run.messages,
         calls=calls,
-        call_ids=(*run.call_ids, *(item.call.id for item in calls)),
+        call_ids=tuple(ids),
         had_calls=bool(calls),
         stop_reason=event.stop_reason,
         usage=run.usage + usage,

@@ -4,11 +4,14 @@ Laws: values never change after they are made; unknown keywords are refused; eac
 tag, so that a union of them can be told apart in JSON and by `match`.
 """
 
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 T = TypeVar("T", bound="Data")
+Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | float | bool | None
+"""Any JSON value."""
 
 
 class Data(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -50,15 +53,13 @@ class Data(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
         return _inlined(reference, components, frozenset())
 
 
-def _inlined(schema: Any, components: dict[str, Any], above: frozenset[str]) -> Any:
+def _inlined(schema: Json, components: Mapping[str, Json], above: frozenset[str]) -> Json:
     if isinstance(schema, list):
-        items: list[Any] = schema
-        return [_inlined(item, components, above) for item in items]
+        return [_inlined(item, components, above) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    node = cast("dict[str, Any]", schema)
-    name = node.get("$ref")
+    name = schema.get("$ref")
     if isinstance(name, str):
         # A value that holds itself is described once; pydantic cannot take our references.
         return {"type": "object"} if name in above else _inlined(components[name], components, above | {name})
-    return {key: _inlined(value, components, above) for key, value in node.items() if key != "discriminator"}
+    return {key: _inlined(value, components, above) for key, value in schema.items() if key != "discriminator"}

@@ -6,7 +6,7 @@ once for each message. `repair` is the only way in for messages of unknown origi
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from sapwood.core.messages import (
     File,
@@ -105,6 +105,58 @@ class Transcript(Sequence[Message]):
         return f"Transcript({self._length} messages)"
 
 
+class Joined(Sequence[Message]):
+    """Two sequences of messages seen as one, without copying either."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Sequence[Message], second: Sequence[Message]) -> None:
+        self._first = first
+        self._second = second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        place = index if index >= 0 else len(self) + index
+        size = len(self._first)
+        if not 0 <= place < len(self):
+            raise IndexError(f"message {index} of {len(self)}")
+        return self._first[place] if place < size else self._second[place - size]
+
+
+class Running(Generic[T]):
+    """A value folded over the messages of a transcript, kept so that each message is visited once.
+
+    Keep it with `Transcript.derived`. Two threads may fill it at once: they write the same values.
+    """
+
+    __slots__ = ("_start", "_step", "_values")
+
+    def __init__(self, start: T, step: Callable[[T, Message], T]) -> None:
+        self._start = start
+        self._step = step
+        self._values: dict[int, T] = {}
+
+    def upto(self, transcript: Transcript) -> T:
+        """Return the value after the last message of the transcript."""
+        length = len(transcript)
+        known = length
+        while known and known not in self._values:
+            known = min(known - 1, len(self._values))
+        value = self._values[known] if known else self._start
+        for index in range(known, length):
+            value = self._step(value, transcript[index])
+            self._values[index + 1] = value
+        return value
+
+
 def exchanges(messages: Iterable[Message]) -> list[tuple[Message, ...]]:
     """Group messages so that a reply stays together with the results of its calls.
 
@@ -199,9 +251,7 @@ def _paired(reply: Message, results: list[ToolResult], position: int) -> tuple[M
     return reply, Message("tool", answers)
 
 
-def _match_by_id(
-    calls: Sequence[ToolCall], keys: Sequence[str], results: list[ToolResult]
-) -> dict[str, ToolResult]:
+def _match_by_id(calls: Sequence[ToolCall], keys: Sequence[str], results: list[ToolResult]) -> dict[str, ToolResult]:
     """Match results to calls by the id or key they name; equal ids are matched in their order."""
     left = list(results)
     matched: dict[str, ToolResult] = {}

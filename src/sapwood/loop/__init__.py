@@ -1,1 +1,1 @@
-"""temp"""
+"""The one loop: decide, perform, fold, repeat."""

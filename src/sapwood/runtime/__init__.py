@@ -1,1 +1,1 @@
-"""temp"""
+"""Who performs I/O for the loop: this thread, or asyncio."""

@@ -1,1 +1,1 @@
-"""temp"""
+"""One file for each kind of context; none imports another."""

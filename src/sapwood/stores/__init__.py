@@ -1,1 +1,1 @@
-"""temp"""
+"""Where things are kept."""

@@ -1,0 +1,236 @@
+"""ContextManager: the engine that asks the sources, in order, under one budget.
+
+Laws: order a turn is gather, compact, select, handle…, commit; a source that fails never loses a turn
+unless `on_error="raise"`; the manager keeps no state of a turn.
+Source: guide D, "Context manager"; decision "a source that fails".
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from sapwood.context.meter import Meter
+from sapwood.context.offered import Offered, offer
+from sapwood.context.plan import Demand, judge, truncated
+from sapwood.context.source import (
+    ContextSource,
+    Contribution,
+    History,
+    Loaded,
+    Saved,
+    Selection,
+    SourceLike,
+    Turn,
+)
+from sapwood.core.budget import Allocation, Budget, TokenBudget
+from sapwood.core.errors import ConfigError
+from sapwood.core.events import AgentEvent, ContextPrepared, ContextUpdated
+from sapwood.core.ledger import LedgerLine
+from sapwood.core.messages import Message, ToolCall
+from sapwood.core.tools import MaybeAwaitable
+from sapwood.core.transcript import exchanges
+
+_log = logging.getLogger(__name__)
+
+OnError: TypeAlias = Literal["report", "raise"]
+Compactor: TypeAlias = Callable[[list[Message], Budget], MaybeAwaitable[Sequence[Message]]]
+"""Guide D's `history.compact`: all messages and the budget -> the messages to use instead."""
+
+
+class Leaf:
+    """How a source's method is called; the loop passes its runtime's `call` here."""
+
+    async def __call__(self, step: str, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call it in place and await what it returns where that is needed."""
+        result = fn(*args)
+        return await result if isawaitable(result) else result
+
+
+LeafCall: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class PreparedContext(msgspec.Struct, frozen=True):
+    """What `prepare` returns to a loop: the tools to send, the system text and the events so far (guide D)."""
+
+    offered: Offered
+    system: tuple[str, ...]
+    events: tuple[AgentEvent, ...]
+
+
+class ContextManager:
+    """Memory, lazy tools and history under one token budget.
+
+    budget: None takes the model's window. sources: asked in this order. compact: called with the messages
+    before each turn. count_tools: tool definitions count against the budget (guide D leaves them out).
+    trim_history: past exchanges that do not fit are left out, oldest first, and the ledger says so.
+    on_error: what a failing source does to the turn: `report` lets it go on.
+    """
+
+    def __init__(
+        self,
+        *,
+        sources: Sequence[ContextSource | SourceLike] = (),
+        budget: Budget | TokenBudget | None = None,
+        compact: Compactor | None = None,
+        count_tools: bool = True,
+        trim_history: bool = False,
+        on_error: OnError = "report",
+    ) -> None:
+        self.sources = tuple(sources)
+        self.budget = budget
+        self.compactor = compact
+        self.count_tools = count_tools
+        self.trim_history = trim_history
+        self.on_error: OnError = on_error
+
+    @property
+    def compacts(self) -> bool:
+        """There is something to ask before each turn whether the history should be shortened."""
+        return self.compactor is not None
+
+    async def gather(self, turn: Turn, *, call: LeafCall | None = None) -> Offered:
+        """Return everything that the sources contribute, merged.
+
+        Raises ToolNameCollision where two tools become one, ConfigError for a contribution of another kind.
+        """
+        call = call or Leaf()
+        parts: list[tuple[SourceLike, Contribution]] = []
+        for source in self.sources:
+            method = _method(source, "contribute")
+            if method is None:
+                continue
+            part = await call(f"{source.name}.contribute", method, turn)
+            if not isinstance(part, Contribution):
+                raise ConfigError(f"{source.name}.contribute returned {type(part).__name__}, not a Contribution")
+            parts.append((source, part))
+        return offer(parts)
+
+    async def select(self, turn: Turn, meter: Meter, *, call: LeafCall | None = None) -> AsyncIterator[AgentEvent]:
+        """Yield what each source selects for this prompt, then ContextPrepared with the ledger's lines.
+
+        turn.room: tokens that are left for all of them.
+        """
+        call = call or Leaf()
+        room, lines = turn.room, list[LedgerLine]()
+        for source in self.sources:
+            method = _method(source, "select")
+            if method is None:
+                continue
+            share = self._share(source.name)
+            limit = min(room, share.max_tokens) if share else room
+            try:
+                selected: Selection | None = await call(f"{source.name}.select", method, turn, limit)
+            except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
+                yield self._failed(source, error)
+                continue
+            if selected is None or not selected.text:
+                continue
+            selected, line = self._placed(source.name, selected, room, limit, share, meter)
+            lines.append(line)
+            if line.verdict in ("kept", "trimmed"):
+                room -= line.tokens
+                yield ContextUpdated(
+                    source=source.name,
+                    op="recalled",
+                    records=selected.records,
+                    text=selected.text,
+                    placement=selected.placement,
+                )
+        yield ContextPrepared(lines=tuple(lines))
+
+    async def handle(self, call: ToolCall, turn: Turn, *, leaf: LeafCall | None = None) -> Loaded | None:
+        """Return the first source's answer to a call of a meta-tool, None where none has one."""
+        leaf = leaf or Leaf()
+        for source in self.sources:
+            method = _method(source, "handle")
+            if method is None:
+                continue
+            answer: Loaded | None = await leaf(f"{source.name}.handle", method, call, turn)
+            if answer is not None:
+                return msgspec.structs.replace(answer, source=source.name)
+        return None
+
+    async def compact(
+        self, messages: Sequence[Message], *, room: int = 0, call: LeafCall | None = None
+    ) -> tuple[Message, ...] | None:
+        """Return the messages that a source or the history option makes of these, None if none does.
+
+        What comes back is not repaired here; whoever sends it must do that.
+        """
+        call = call or Leaf()
+        for source in self.sources:
+            method = _method(source, "compact")
+            if method is None:
+                continue
+            history: History | None = await call(f"{source.name}.compact", method, exchanges(messages), room)
+            if history is not None:
+                return tuple(message for group in history for message in group)
+        if self.compactor is None:
+            return None
+        budget = self.budget if isinstance(self.budget, Budget) else Budget(max(room, 1))
+        return tuple(await call("history.compact", self.compactor, list(messages), budget))
+
+    async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncIterator[AgentEvent]:
+        """Yield what each source kept after the turn."""
+        call = call or Leaf()
+        for source in self.sources:
+            method = _method(source, "commit")
+            if method is None:
+                continue
+            try:
+                saved: Saved | None = await call(f"{source.name}.commit", method, turn)
+            except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
+                yield self._failed(source, error)
+                continue
+            for record in saved.records if saved else ():
+                yield ContextUpdated(source=source.name, op="saved", records=(record,))
+
+    async def prepare(self, turn: Turn, *, meter: Meter | None = None) -> PreparedContext:
+        """Gather and select in one step, for those who drive the manager from a loop of their own."""
+        meter = meter or Meter(self.budget.count if isinstance(self.budget, Budget) else None)
+        offered = await self.gather(turn)
+        events: list[AgentEvent] = [event async for event in self.select(turn, meter)]
+        recalled = tuple(event.text for event in events if isinstance(event, ContextUpdated) and event.text)
+        return PreparedContext(offered, (*offered.system_texts, *recalled), tuple(events))
+
+    def _share(self, source: str) -> Allocation | None:
+        return self.budget.of(source) if isinstance(self.budget, TokenBudget) else None
+
+    def _placed(
+        self,
+        source: str,
+        selected: Selection,
+        room: int,
+        limit: int,
+        share: Allocation | None,
+        meter: Meter,
+    ) -> tuple[Selection, LedgerLine]:
+        size = meter.text(selected.text)
+        demand = Demand(source, selected.label or source, selected.section, size)
+        line = judge(demand, room, share.max_tokens if share else room)
+        if line.verdict == "kept" or share is None or share.overflow != "truncate":
+            return selected, line
+        text = truncated(selected.text, limit, meter.text)
+        if not text:
+            return selected, line
+        kept = meter.text(text)
+        selected = msgspec.structs.replace(selected, text=text)
+        return selected, line.replace(tokens=kept, verdict="trimmed", reason=f"cut from {size} tokens to {kept}")
+
+    def _failed(self, source: SourceLike, error: Exception) -> ContextUpdated:
+        if self.on_error == "raise":
+            raise error
+        _log.error("context source %r failed: %s", source.name, type(error).__name__, exc_info=error)
+        return ContextUpdated(source=source.name, op="failed", error=type(error).__name__)
+
+
+def _method(source: SourceLike, name: str) -> Callable[..., Any] | None:
+    """Return a source's method, None where it has none or only the default that does nothing."""
+    found = getattr(type(source), name, None)
+    if found is not None and found is getattr(ContextSource, name):
+        return None
+    method: Callable[..., Any] | None = getattr(source, name, None)
+    return method if callable(method) else None

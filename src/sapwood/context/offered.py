@@ -1,0 +1,113 @@
+"""Offered: what the sources contribute, merged into one set of tools and one system text.
+
+Law: two tools whose names become one towards the model are refused here, naming both.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from sapwood.context.source import Contribution, SourceLike
+from sapwood.core.errors import ToolNameCollision
+from sapwood.core.messages import ToolCall
+from sapwood.core.names import wire_name
+from sapwood.core.tools import CALL_TOOL, BoundTool, ToolSchema, effective
+
+
+class OfferedTool(msgspec.Struct, frozen=True):
+    """One tool: its schema, what runs it (None where the caller's executor does) and how it is reached."""
+
+    schema: ToolSchema
+    bound: BoundTool | None = None
+    hidden: bool = False
+    meta: bool = False
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """What a turn offers to the model.
+
+    by_wire: wire name -> tool. sent: schemas of the first call, in their order.
+    system: (source, text) in the order of the sources.
+    """
+
+    by_wire: dict[str, OfferedTool] = {}
+    sent: tuple[ToolSchema, ...] = ()
+    system: tuple[tuple[str, str], ...] = ()
+    name_map: dict[str, str] = {}
+
+    @property
+    def system_texts(self) -> tuple[str, ...]:
+        """The system texts alone."""
+        return tuple(text for _, text in self.system)
+
+    def original(self, wire: str) -> str:
+        """Return the tool's own name for what the model called; an unknown name comes back as it is."""
+        if wire in self.name_map:
+            return self.name_map[wire]
+        tool = self.by_wire.get(wire)
+        return tool.schema.name if tool else wire
+
+    def meant(self, call: ToolCall) -> ToolCall:
+        """Return the call that is meant: where `call_tool` is offered, a call of it is one of the tool it names."""
+        carrier = self.by_wire.get(CALL_TOOL)
+        if call.name != CALL_TOOL or carrier is None or not carrier.meta:
+            return call
+        inner = effective(call)
+        return inner.replace(name=self.original(inner.name))
+
+    def find(self, name: str) -> OfferedTool | None:
+        """Return a tool by its own name or by its wire name."""
+        tool = self.by_wire.get(wire_name(name))
+        return tool if tool is not None and name in (tool.schema.name, wire_name(tool.schema.name)) else None
+
+    def with_loaded(self, names: Iterable[str]) -> tuple[ToolSchema, ...]:
+        """Return the schemas to send once these hidden tools are loaded: the first ones, then those."""
+        sent = {schema.name for schema in self.sent}
+        found = (self.find(name) for name in names)
+        return (*self.sent, *(tool.schema for tool in found if tool and tool.schema.name not in sent))
+
+
+def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
+    """Return the contributions as one; raises ToolNameCollision where two tools become one.
+
+    A source with `yields_tools` (the tools passed to `run_agent`) gives way where another source offers
+    tools: that one owns the list, and the caller's tools are not sent. Source: guide D.
+    """
+    owned = any(part.tools for source, part in parts if not getattr(source, "yields_tools", False))
+    by_wire: dict[str, OfferedTool] = {}
+    owners: dict[str, str] = {}
+    sent: list[ToolSchema] = []
+    names: dict[str, str] = {}
+    for source, part in parts:
+        names.update(part.name_map)
+        yields = owned and getattr(source, "yields_tools", False)
+        for tool, hidden in [
+            *((item, False) for item in part.tools),
+            *((item, True) for item in part.hidden),
+        ]:
+            offered = _offered(tool, hidden or yields, part)
+            wire = wire_name(offered.schema.name)
+            if wire in by_wire and yields:
+                continue  # guide D: the source that owns the list offers the caller's tools itself
+            if wire in by_wire:
+                other = by_wire[wire].schema.name
+                raise ToolNameCollision(
+                    f"{other!r} (source {owners[wire]!r}) and {offered.schema.name!r} (source {source.name!r}) "
+                    f"both become {wire!r} for the model; rename one of them"
+                )
+            by_wire[wire], owners[wire] = offered, source.name
+            if not offered.hidden:
+                sent.append(offered.schema)
+    system = tuple((source.name, part.system) for source, part in parts if part.system.strip())
+    return Offered(by_wire, tuple(sent), system, names)
+
+
+def _offered(tool: ToolSchema | BoundTool, hidden: bool, part: Contribution) -> OfferedTool:
+    if isinstance(tool, BoundTool):
+        return OfferedTool(tool.schema, tool, hidden, tool.schema.name in part.meta_tools)
+    return OfferedTool(tool, None, hidden, tool.name in part.meta_tools)
+
+
+Executor = Callable[[str, dict[str, Any]], Any]
+"""Guide D's `execute(name, args)`: runs any tool of the caller's by its own name."""

@@ -1,0 +1,112 @@
+"""render: what a turn offers and a run holds -> the request of one model call. Pure.
+
+Law: stable bytes first. Tools in a fixed order (loaded ones appended), then system text that does not
+change, then what was recalled for this turn, then the transcript, which only grows.
+"""
+
+from collections.abc import Mapping
+
+from sapwood.context.meter import Meter, Totals
+from sapwood.context.offered import Offered
+from sapwood.core.decide import CallModel
+from sapwood.core.ledger import ContextLedger, LedgerLine, Section
+from sapwood.core.model import ModelRequest, ToolLoading
+from sapwood.core.run import Run
+from sapwood.core.tools import ToolSchema
+from sapwood.core.transcript import Transcript
+
+FINAL_NOTICE = (
+    "[system] Final round: the round budget is used up. Give your final answer now, from what you have. "
+    "Tools are not available any more."
+)
+
+
+class Fixed:
+    """The parts of a turn's requests that do not change, measured once: system text and tools."""
+
+    __slots__ = ("_meter", "_tools", "offered", "overhead", "system_tokens")
+
+    def __init__(self, offered: Offered, meter: Meter, *, overhead: int = 0, count_tools: bool = True) -> None:
+        self.offered = offered
+        self.overhead = overhead
+        self._meter = meter
+        self.system_tokens = sum(meter.scaled(meter.raw_text(text)) for text in offered.system_texts)
+        self._tools: dict[str, int] | None = {} if count_tools else None
+
+    def tool_tokens(self, schemas: tuple[ToolSchema, ...]) -> int:
+        """Return the tokens of these definitions; each is counted once."""
+        if self._tools is None or not schemas:
+            return 0
+        total = self.overhead
+        for schema in schemas:
+            size = self._tools.get(schema.name)
+            if size is None:
+                size = self._tools[schema.name] = self._meter.schema(schema)
+            total += size
+        return self._meter.scaled(total)
+
+
+def render(
+    action: CallModel,
+    run: Run,
+    fixed: Fixed,
+    transcript: Transcript,
+    *,
+    tool_loading: ToolLoading,
+    loaded: tuple[str, ...],
+    max_tokens: int | None,
+) -> ModelRequest:
+    """Return the request of this call.
+
+    transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
+    """
+    offered = fixed.offered
+    tools = offered.with_loaded(loaded) if tool_loading == "relist" and loaded else offered.sent
+    recalled = tuple(block.text for block in run.recalled)
+    return ModelRequest(
+        transcript,
+        (*offered.system_texts, *recalled),
+        tools,
+        action.tool_choice,
+        max_tokens,
+        FINAL_NOTICE if action.final else None,
+    )
+
+
+def measure(
+    request: ModelRequest, run: Run, fixed: Fixed, meter: Meter, *, past: Totals, prompt: Totals
+) -> dict[Section, int]:
+    """Return the estimated tokens of a request by section.
+
+    past, prompt: the raw totals of the messages before this turn, and of the user's message.
+    """
+    total = meter.transcript(request.transcript)
+    now = total.messages - past.messages
+    return {
+        "system": fixed.system_tokens,
+        "tools": fixed.tool_tokens(request.tools),
+        "memory": sum(meter.text(block.text) for block in run.recalled),
+        "history": meter.scaled(past.messages + past.tool_results + now - prompt.messages),
+        "tool_results": meter.scaled(total.tool_results - past.tool_results),
+        "prompt": meter.scaled(prompt.messages),
+    }
+
+
+def ledger(sections: Mapping[Section, int], lines: tuple[LedgerLine, ...], *, window: int) -> ContextLedger:
+    """Return the ledger of a request: its sections, one line for each of them and what else was considered."""
+    kept = tuple(LedgerLine(section, _LABELS[section], section, size) for section, size in sections.items() if size)
+    return ContextLedger({str(name): size for name, size in sections.items()}, (*kept, *lines), max(0, window))
+
+
+_LABELS: dict[Section, str] = {
+    "system": "system prompt",
+    "tools": "tool definitions",
+    "skills": "skills",
+    "memory": "recalled for this turn",
+    "retrieval": "retrieved documents",
+    "summary": "summary of earlier messages",
+    "history": "earlier messages and replies",
+    "tool_results": "tool results of this turn",
+    "prompt": "the user's message",
+    "files": "files",
+}

@@ -1,0 +1,167 @@
+"""TurnSpec: everything that a turn needs, resolved; and LiveTurn, what one segment of it keeps in memory.
+
+Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
+"""
+
+import msgspec
+
+from sapwood.context.manager import ContextManager
+from sapwood.context.meter import Meter, Totals
+from sapwood.context.offered import Executor, Offered
+from sapwood.context.render import Fixed
+from sapwood.core.cancel import CancelToken
+from sapwood.core.decide import Policy
+from sapwood.core.events import MessageInterrupted
+from sapwood.core.messages import Message
+from sapwood.core.model import LLMProvider, ToolLoading
+from sapwood.core.run import Run
+from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
+from sapwood.llm.retry import RetryPolicy
+
+DEFAULT_RESULT_TOKENS = 10_000
+
+
+class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a turn needs.
+
+    history: the past messages, valid. executor: runs the tools that bring no function of their own.
+    window: tokens that a request may take, 0 where it is not known.
+    expose_errors: a tool's exception shows its type and message to the model; else "Internal error".
+    tool_timeout_seconds, tool_result_max_tokens: for tools that say nothing themselves; None for no limit.
+    """
+
+    provider: LLMProvider
+    context: ContextManager
+    policy: Policy
+    meter: Meter
+    history: Transcript
+    window: int = 0
+    tool_loading: ToolLoading = "relist"
+    max_response_tokens: int | None = None
+    executor: Executor | None = None
+    expose_errors: bool = False
+    tool_timeout_seconds: float | None = None
+    tool_result_max_tokens: int | None = DEFAULT_RESULT_TOKENS
+    retry: RetryPolicy = RetryPolicy()
+    cancel: CancelToken | None = None
+    keep_thinking: bool = True
+
+
+class LiveTurn:
+    """What one segment of a turn keeps in memory: derived things, and the draft of the reply that streams.
+
+    run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised.
+    """
+
+    __slots__ = (
+        "_past",
+        "_prompt",
+        "_sent",
+        "_sent_count",
+        "_source",
+        "draft",
+        "error",
+        "fixed",
+        "interrupted",
+        "offered",
+        "run",
+        "spec",
+    )
+
+    def __init__(self, run: Run, spec: TurnSpec) -> None:
+        self.run = run
+        self.spec = spec
+        self.offered = Offered()
+        self.fixed = Fixed(self.offered, spec.meter)
+        self.draft: list[str] = []
+        self.interrupted: MessageInterrupted | None = None
+        self._source: tuple[tuple[Message, ...] | None, int] | None = None
+        self._prompt: tuple[Message, Totals] | None = None
+        self.error: BaseException | None = None
+        self._past = spec.history
+        self._sent = spec.history
+        self._sent_count = 0
+
+    def offer(self, offered: Offered) -> None:
+        """Take what the sources contribute for this segment."""
+        self.offered = offered
+        profile = self.spec.provider.profile
+        self.fixed = Fixed(
+            offered,
+            self.spec.meter,
+            overhead=profile.tool_overhead_tokens,
+            count_tools=self.spec.context.count_tools,
+        )
+
+    def past(self, run: Run) -> Transcript:
+        """Return the past messages that are still in the window."""
+        source = self._source
+        if source is None or source[0] is not run.past or source[1] != run.dropped:
+            self._source = (run.past, run.dropped)
+            if run.past is not None:
+                self._past = Transcript.of(run.past)
+            elif run.dropped:
+                self._past = Transcript.of(self.spec.history[run.dropped :])
+            else:
+                self._past = self.spec.history
+            self._sent, self._sent_count = self._past, 0
+        return self._past
+
+    def transcript(self, run: Run) -> Transcript:
+        """Return the past messages and this turn's; only what is new since the last call is added."""
+        self.past(run)
+        new = run.messages[self._sent_count :]
+        if new:
+            self._sent = self._sent.extend(new)
+            self._sent_count = len(run.messages)
+        return self._sent
+
+    def totals(self, run: Run) -> tuple[Totals, Totals]:
+        """Return raw token totals: of the past alone, and of the past with this turn's messages."""
+        past = self.spec.meter.transcript(self.past(run))
+        if not run.prepared:
+            # The prompt may still get a block beside it, so it must not enter the transcript yet.
+            total = past
+            for message in run.messages:
+                size = self.spec.meter.raw_message(message)
+                total = Totals(total.messages + size.messages, total.tool_results + size.tool_results)
+            return past, total
+        return past, self.spec.meter.transcript(self.transcript(run))
+
+    def prompt_totals(self, run: Run) -> Totals:
+        """Return the raw tokens of the prompt, counted once."""
+        prompt = run.prompt
+        if prompt is None:
+            return Totals()
+        if self._prompt is None or self._prompt[0] is not prompt:
+            self._prompt = (prompt, self.spec.meter.raw_message(prompt))
+        return self._prompt[1]
+
+    def messages(self, run: Run) -> Joined:
+        """Return past and present messages as one sequence, without copying them."""
+        return Joined(self.past(run), run.messages)
+
+    def loaded(self, run: Run) -> tuple[str, ...]:
+        """Return the lazy tools that are callable: by past messages, then by this turn's."""
+        past = self.past(run)
+        known = past.derived("loaded", _loaded_running).upto(past)
+        return (*known, *(name for name in run.loaded if name not in known)) if run.loaded else known
+
+    def next_call_estimate(self, run: Run) -> int:
+        """Return about how many tokens the next request will take."""
+        _, total = self.totals(run)
+        meter, tools = self.spec.meter, self.offered.sent
+        if self.spec.tool_loading == "relist" and run.loaded:
+            tools = self.offered.with_loaded(self.loaded(run))
+        recalled = sum(meter.text(block.text) for block in run.recalled)
+        messages = meter.scaled(total.messages + total.tool_results)
+        return messages + self.fixed.system_tokens + self.fixed.tool_tokens(tools) + recalled
+
+
+def _loaded_running() -> Running[tuple[str, ...]]:
+    return Running((), _with_loaded)
+
+
+def _with_loaded(before: tuple[str, ...], message: Message) -> tuple[str, ...]:
+    new = tuple(name for name in loaded_names((message,)) if name not in before)
+    return (*before, *new) if new else before

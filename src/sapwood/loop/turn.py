@@ -1,0 +1,215 @@
+"""run_turn: decide, perform, fold, repeat, until there is nothing left to do.
+
+Laws: `perform` is one match over the actions; nothing here does I/O of its own: every leaf goes through the
+runtime; every nested generator is entered with `aclosing`, so that closing the outer one closes all.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import assert_never
+
+from sapwood.context.plan import droppable
+from sapwood.context.source import Turn
+from sapwood.core.decide import (
+    Action,
+    CallModel,
+    CloseRound,
+    Compact,
+    Finish,
+    Pause,
+    Prepare,
+    RunTools,
+    Spent,
+    decide,
+)
+from sapwood.core.events import (
+    AgentEvent,
+    CompactionFinished,
+    CompactionStarted,
+    RoundFinished,
+    TextDelta,
+    ThinkingDelta,
+    TurnFinished,
+    TurnResumed,
+    TurnStarted,
+)
+from sapwood.core.messages import Message
+from sapwood.core.ports import Runtime
+from sapwood.core.run import Run, evolve
+from sapwood.core.transcript import Transcript, exchanges
+from sapwood.core.usage import RoundUsage, Usage
+from sapwood.loop.model_round import model_round
+from sapwood.loop.spec import LiveTurn, TurnSpec
+from sapwood.loop.tool_call import run_tools
+
+
+async def run_turn(
+    run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message | None = None, live: LiveTurn | None = None
+) -> AsyncGenerator[AgentEvent, None]:
+    """Yield the events of a turn, from its first or from where a stored run stopped.
+
+    prompt: the user's message of a new run. live: filled as the turn goes, for whoever needs the run when the
+    turn raises.
+    """
+    live = live or LiveTurn(run, spec)
+    if run.phase == "ended":
+        return
+    is_new = run.phase == "new"
+    first = TurnStarted(run_id=run.run_id, prompt=prompt) if is_new else TurnResumed(run_id=run.run_id)
+    run = live.run = evolve(run, first)
+    await rt.checkpoint(run, first)
+    yield first
+    live.offer(await spec.context.gather(_turn(run, live), call=rt.call))
+    policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
+    try:
+        while True:
+            if spec.cancel is not None:
+                spec.cancel.check()
+            action = decide(run, policy, _spent(run, live))
+            async with aclosing(perform(action, run, live, rt)) as events:
+                async for event in events:
+                    if type(event) is TextDelta or type(event) is ThinkingDelta:
+                        yield event  # neither folded nor checkpointed
+                        continue
+                    run = live.run = evolve(run, event)
+                    await rt.checkpoint(run, event)
+                    yield event
+            if isinstance(action, Finish | Pause):
+                return
+    except BaseException as error:
+        live.error = error
+        raise
+    finally:
+        if live.interrupted is not None:
+            live.run = evolve(run, live.interrupted)
+            await rt.checkpoint(live.run, live.interrupted)
+
+
+def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    """Return the events that performing an action brings."""
+    match action:
+        case CallModel():
+            return model_round(action, run, live, rt)
+        case RunTools():
+            return run_tools(action, run, live, rt)
+        case CloseRound():
+            return _close_round(run, live)
+        case Prepare():
+            return _prepare(run, live, rt)
+        case Compact():
+            return _compact(run, live, rt)
+        case Finish():
+            return _finish(action, run, live, rt)
+        case Pause():
+            return _end(run, action)
+        case _:
+            assert_never(action)
+
+
+def _spent(run: Run, live: LiveTurn) -> Spent:
+    # The size only matters between rounds, where something can still be done about it.
+    estimate = live.next_call_estimate(run) if live.spec.policy.window and run.phase == "idle" else 0
+    return Spent(run.usage, next_call_estimate=estimate)
+
+
+def _turn(run: Run, live: LiveTurn, *, room: int = 0) -> Turn:
+    spec = live.spec
+    return Turn(
+        run_id=run.run_id,
+        text=run.prompt.text if run.prompt is not None else "",
+        reply=run.text,
+        messages=live.messages(run),
+        room=room,
+        loaded=live.loaded(run),
+        tool_loading=spec.tool_loading,
+        count=spec.meter.text,
+    )
+
+
+async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    window = live.spec.window
+    room = window - live.next_call_estimate(run) if window else _UNBOUNDED
+    events = live.spec.context.select(_turn(run, live, room=room), live.spec.meter, call=rt.call)
+    async with aclosing(events) as selected:
+        async for event in selected:
+            yield event
+
+
+async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    """Ask the sources and the history option; where none answers, leave out the oldest exchanges that do not fit."""
+    spec = live.spec
+    before = live.next_call_estimate(run)
+    yield CompactionStarted()
+    shortened = None
+    if not run.round:
+        shortened = await spec.context.compact(live.messages(run), room=spec.window, call=rt.call)
+    past, upto = run.past, run.dropped
+    if shortened is not None:
+        past, upto = _without_prompt(shortened, run), 0
+    if spec.context.trim_history:
+        base = run.replace(past=past, dropped=upto)
+        gone = _too_many(base, live)
+        if past is None:
+            upto += gone
+        else:
+            past = past[gone:]
+    changed = run.replace(past=past, dropped=upto)
+    after = live.next_call_estimate(changed)
+    yield CompactionFinished(tokens_before=before, tokens_after=after, upto=upto, past=past)
+
+
+def _too_many(run: Run, live: LiveTurn) -> int:
+    """Return how many past messages, in whole exchanges from the oldest, must go for the rest to fit."""
+    meter, window = live.spec.meter, live.spec.window
+    excess = live.next_call_estimate(run) - window if window else 0
+    groups = exchanges(live.past(run)) if excess > 0 else []
+    sizes = [meter.scaled(sum(meter.raw_message(message).total for message in group)) for group in groups]
+    return sum(len(group) for group in groups[: droppable(sizes, excess)])
+
+
+def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
+    """Return the past part of shortened messages, valid; the prompt is always kept, in the run itself."""
+    own = list(run.messages)
+    kept = [message for message in messages if message not in own]
+    return tuple(Transcript.of(kept))
+
+
+async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    async with aclosing(live.spec.context.commit(_turn(run, live), call=rt.call)) as events:
+        async for event in events:
+            yield event
+    yield TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+
+
+async def _end(run: Run, action: Pause) -> AsyncGenerator[AgentEvent, None]:
+    yield TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+
+
+async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
+    meter = live.spec.meter
+    usage = run.last_usage or Usage()
+    results = run.messages[-1] if run.calls else None
+    ledger = run.ledger
+    if ledger is not None and not usage.estimated:
+        ledger = ledger.replace(
+            reported_tokens=usage.input_tokens, cached_tokens=usage.cache_read_tokens, cost_usd=usage.cost_usd
+        )
+    yield RoundFinished(
+        round=run.round,
+        usage=RoundUsage(
+            run.round,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            ledger.sections.get("tools", 0) if ledger else 0,
+            meter.scaled(meter.raw_message(results).tool_results) if results else 0,
+            usage.cache_creation_tokens,
+            usage.cache_read_tokens,
+            len(run.calls),
+            usage.cost_usd or 0.0,
+            usage.estimated,
+            ledger,
+        ),
+    )
+
+
+_UNBOUNDED = 1 << 40

@@ -1,0 +1,250 @@
+"""AsyncioRuntime: async leaves on the event loop, plain functions in threads, flows merged as they go.
+
+Laws: a flow goes on only after its item was taken (a rendezvous); tasks live in `merge` alone, which cancels
+and awaits them in its `finally`; no task group is held open across a yield.
+"""
+
+import asyncio
+import logging
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import aclosing
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, TypeVar, cast
+
+from sapwood.core.cancel import CancelToken
+from sapwood.core.errors import RunCancelledError, StepCancelledError, StepTimeoutError
+from sapwood.core.events import AgentEvent
+from sapwood.core.model import AnyIterable
+from sapwood.core.run import Run
+from sapwood.core.tools import MaybeAwaitable
+from sapwood.runtime.clock import SystemClock
+from sapwood.runtime.private_loop import limited
+from sapwood.runtime.threads import Worker
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_END = object()
+
+MAX_TOOLS = 10
+"""Tools of one turn that may run at once; more wait for a slot."""
+
+
+class AsyncioRuntime(SystemClock):
+    """Performs leaves on the running event loop.
+
+    max_tools: execution slots for tools. cancel: stops the leaf that is waiting at once.
+    """
+
+    def __init__(self, *, max_tools: int = MAX_TOOLS, cancel: CancelToken | None = None) -> None:
+        self._max_tools = max_tools
+        self._slots: asyncio.Semaphore | None = None
+        self._cancel = cancel
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def call(
+        self,
+        step: str,
+        fn: Callable[..., MaybeAwaitable[T]],
+        *args: Any,
+        timeout: float | None = None,
+        effect: bool = False,
+    ) -> T:
+        """Await an async function; run a plain one in a thread where it is a tool or has a time-out."""
+        result: Any
+        if self._cancel is not None:
+            result = await self._watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect))
+        else:
+            result = await self._call(step, fn, args, timeout, effect)
+        done: T = result
+        return done
+
+    async def _call(
+        self, step: str, fn: Callable[..., Any], args: tuple[Any, ...], timeout: float | None, effect: bool
+    ) -> Any:
+        if not effect:
+            return await _run(step, fn, args, timeout, in_thread=bool(timeout))
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self._max_tools)
+        async with self._slots:
+            return await _run(step, fn, args, timeout, in_thread=True)
+
+    async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncIterator[T]:
+        """Iterate what the function returns; a merely iterable one is stepped in threads."""
+        items = fn(*args)
+        source: AsyncIterator[T] = aiter(items) if isinstance(items, AsyncIterable) else _threaded(step, items)
+        close = getattr(source, "aclose", None)
+        try:
+            if self._cancel is None:
+                async for item in source:
+                    yield item
+            else:
+                while (late := await self._watched(self._cancel, lambda: _next_or_end(source))) is not _END:
+                    yield late
+        finally:
+            if close is not None:
+                await close()
+
+    async def merge(self, flows: Sequence[AsyncIterator[T]]) -> AsyncIterator[T]:
+        """Run the flows as tasks that feed one queue and wait until their item was taken."""
+        if len(flows) == 1:
+            async with aclosing(cast("AsyncGenerator[T, None]", flows[0])) as only:
+                async for item in only:
+                    yield item
+            return
+        queue: asyncio.Queue[tuple[Any, asyncio.Future[None] | None]] = asyncio.Queue()
+        tasks = [asyncio.create_task(_pump(flow, queue)) for flow in flows]
+        left = len(tasks)
+        try:
+            while left:
+                item, taken = await queue.get()
+                if taken is None:
+                    left -= 1
+                    if isinstance(item, BaseException):
+                        raise item
+                    continue
+                yield item
+                if not taken.done():
+                    taken.set_result(None)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def checkpoint(self, run: Run, event: AgentEvent) -> None:
+        """Keep nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, or stop waiting when the turn is cancelled."""
+        if self._cancel is not None:
+            await self._watched(self._cancel, lambda: asyncio.sleep(seconds))
+        else:
+            await asyncio.sleep(seconds)
+
+    def background(self, name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
+        """Start it as a task that is kept until it ends."""
+        task = asyncio.get_running_loop().create_task(_logged(name, fn))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _watched(self, token: CancelToken, start: Callable[[], Awaitable[object]]) -> Any:
+        """Await something that the token may end: then RunCancelledError takes the place of the cancellation."""
+        token.check()
+        task = cast("asyncio.Task[Any]", asyncio.current_task())  # a coroutine that runs is in a task
+        loop = asyncio.get_running_loop()
+        ours = False
+
+        def stop() -> None:
+            nonlocal ours
+            ours = True
+            task.cancel()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(stop)
+
+        silence = token.listen(wake)
+        try:
+            return await start()
+        except asyncio.CancelledError:
+            if not ours or task.uncancel() > 0:
+                raise
+            raise RunCancelledError(token.reason or "the turn was cancelled") from None
+        finally:
+            silence()
+
+
+async def _run(
+    step: str, fn: Callable[..., Any], args: tuple[Any, ...], timeout: float | None, *, in_thread: bool
+) -> Any:
+    if in_thread and not iscoroutinefunction(fn):
+        result = await _in_thread(step, fn, args, timeout)
+    else:
+        result = fn(*args)
+    if not isawaitable(result):
+        return result
+    if timeout is not None:
+        return await limited(result, timeout)
+    try:
+        return await result
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise StepCancelledError("something inside it was cancelled") from None
+
+
+async def _in_thread(step: str, fn: Callable[..., Any], args: tuple[Any, ...], timeout: float | None = None) -> Any:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    worker: Worker[Any] = Worker(step, fn, args)
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def notify() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake)
+
+    worker.start(notify)
+    try:
+        finished, _ = await asyncio.wait({done}, timeout=timeout)
+    except asyncio.CancelledError:
+        worker.abandon("its turn went on without it")
+        raise
+    if not finished:
+        worker.abandon(f"no outcome after {timeout:g} s")
+        raise StepTimeoutError(f"no outcome after {timeout:g} s")
+    return worker.result()
+
+
+async def _threaded(step: str, items: Iterable[T]) -> AsyncIterator[T]:
+    iterator = iter(items)
+    try:
+        while (item := await _in_thread(step, _step, (iterator,))) is not _END:
+            yield item
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+def _step(iterator: Iterator[object]) -> object:
+    return next(iterator, _END)
+
+
+async def _next_or_end(source: AsyncIterator[object]) -> object:
+    return await anext(source, _END)
+
+
+async def _pump(flow: AsyncIterator[T], queue: asyncio.Queue[tuple[Any, asyncio.Future[None] | None]]) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        async with aclosing(cast("AsyncGenerator[T, None]", flow)) as items:
+            async for item in items:
+                taken = loop.create_future()
+                queue.put_nowait((item, taken))
+                await taken
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again by whoever reads the queue
+        queue.put_nowait((error, None))
+    else:
+        queue.put_nowait((None, None))
+
+
+async def _logged(name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
+    try:
+        result = fn()
+        if isawaitable(result):
+            await result
+    except Exception:  # noqa: BLE001 - a door: nobody waits for it
+        _log.exception("background step %r failed", name)

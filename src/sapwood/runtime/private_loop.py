@@ -1,0 +1,107 @@
+"""The private event loop on which the synchronous API runs async tools: one for each thread.
+
+Laws: it lives over turns, so that a client made in turn 1 works in turn 2; it is closed by `close()` and at
+exit; it is never used while another loop runs in the thread.
+"""
+
+import asyncio
+import atexit
+import logging
+import threading
+import weakref
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from sapwood.core.errors import BlockingCallError, StepCancelledError, StepTimeoutError
+
+T = TypeVar("T")
+
+
+class PrivateLoops:
+    """One event loop for each thread that needed one."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._all: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        _OWNERS.add(self)
+
+    def run(self, awaitable: Awaitable[T], what: str, timeout: float | None = None) -> T:
+        """Run an awaitable to its end on this thread's loop.
+
+        what: what it is, for the error. timeout: seconds; raises TimeoutError past them.
+        Raises BlockingCallError, which is a TypeError, where a loop is running in this thread already.
+        """
+        if is_loop_running():
+            close = getattr(awaitable, "close", None)
+            if close is not None:
+                close()
+            raise BlockingCallError(
+                f"{what} is async and an event loop is already running in this thread (a notebook?); "
+                "use astream(), achat() or arun() here, or make it a plain function"
+            )
+        return self._loop().run_until_complete(_awaited(awaitable, timeout))
+
+    def close(self) -> None:
+        """Close the loops; a later call opens a new one."""
+        for loop in list(self._all):
+            if not loop.is_running() and not loop.is_closed():
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.close()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop | None = getattr(self._local, "loop", None)
+        if loop is None or loop.is_closed():
+            loop = self._local.loop = asyncio.new_event_loop()
+            self._all.add(loop)
+        return loop
+
+
+def is_loop_running() -> bool:
+    """Tell whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _awaited(awaitable: Awaitable[T], timeout: float | None) -> T:
+    if timeout is None:
+        return await awaitable
+    return await limited(awaitable, timeout)
+
+
+async def limited(awaitable: Awaitable[T], timeout: float) -> T:
+    """Await something for at most these seconds.
+
+    Past them it is cancelled and StepTimeoutError raised, also where it swallows the cancellation. Raises
+    StepCancelledError where something inside it was cancelled.
+    """
+    task = asyncio.ensure_future(awaitable)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout)
+        if not done:
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE_SECONDS)
+            if not task.done():
+                _log.warning("abandoned a task that swallowed its cancellation: %r", task.get_name())
+            raise StepTimeoutError(f"no outcome after {timeout:g} s")
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_SECONDS)
+        raise
+    if task.cancelled():
+        raise StepCancelledError("something inside it was cancelled")
+    return task.result()
+
+
+GRACE_SECONDS = 0.5
+"""How long a task may take to clean up after its cancellation."""
+_log = logging.getLogger(__name__)
+_OWNERS: weakref.WeakSet[PrivateLoops] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for owner in list(_OWNERS):
+        owner.close()

@@ -1,0 +1,93 @@
+"""memory_source: recall before the turn, remember after it.
+
+Laws: it never decides by itself what to save; a fact is saved once for one run, though `commit` may run twice.
+Source: guide D, `memorySource`.
+"""
+
+from collections.abc import Callable, Iterable
+from inspect import isawaitable
+from typing import TypeAlias
+
+import msgspec
+
+from sapwood.context.source import ContextSource, Saved, Selection, Turn
+from sapwood.core.events import Placement
+from sapwood.core.memory import RecallOptions
+from sapwood.core.ports import MemoryStore
+from sapwood.core.tools import MaybeAwaitable
+from sapwood.memory.recall import recall_memory
+from sapwood.memory.remember import remember_facts
+
+Remember: TypeAlias = Callable[[Turn], MaybeAwaitable[Iterable[str] | None]]
+"""A finished turn (`turn.text` the user's words, `turn.reply` the answer) -> facts to keep."""
+
+
+class MemorySourceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a memory source recalls and what it keeps.
+
+    remember: without it nothing is ever written. kind: of the facts that are saved.
+    placement: `system` puts what was recalled into the system prompt (guide D), `turn` beside the prompt,
+    which keeps the provider's cache warm.
+    """
+
+    recall: RecallOptions = RecallOptions()
+    remember: Remember | None = None
+    kind: str = "fact"
+    placement: Placement = "system"
+
+
+class MemorySource(ContextSource):
+    """A source over a memory store."""
+
+    name = "memory"
+
+    def __init__(self, store: MemoryStore, options: MemorySourceOptions) -> None:
+        self._store = store
+        self._options = options
+        self._saved_runs: dict[str, None] = {}
+
+    async def select(self, turn: Turn, room: int) -> Selection | None:
+        """Search with the user's words and return the hits as a block."""
+        recalled = await recall_memory(self._store, turn.text, self._options.recall)
+        if not recalled.records:
+            return None
+        label = f"{len(recalled.records)} memories"
+        return Selection(text=recalled.block, records=recalled.records, label=label, placement=self._options.placement)
+
+    async def commit(self, turn: Turn) -> Saved | None:
+        """Save what `remember` makes of the turn; nothing where this run was saved before."""
+        if self._options.remember is None or turn.run_id in self._saved_runs:
+            return None
+        facts = self._options.remember(turn)
+        facts = await facts if isawaitable(facts) else facts
+        if not facts:
+            return None
+        self._saved_runs[turn.run_id] = None
+        while len(self._saved_runs) > _RUNS_KEPT:
+            del self._saved_runs[next(iter(self._saved_runs))]
+        return Saved(records=await remember_facts(self._store, facts, kind=self._options.kind))
+
+
+_RUNS_KEPT = 1_000
+
+
+def memory_source(
+    store: MemoryStore,
+    options: MemorySourceOptions | None = None,
+    *,
+    recall: RecallOptions | None = None,
+    remember: Remember | None = None,
+    kind: str = "fact",
+    placement: Placement = "system",
+) -> MemorySource:
+    """Return a source named `memory` over a store; give either options or keywords.
+
+    >>> from sapwood import create_memory_store
+    >>> memory_source(create_memory_store(), recall=RecallOptions(k=6)).name
+    'memory'
+    """
+    if options is None:
+        options = MemorySourceOptions(
+            recall=recall or RecallOptions(), remember=remember, kind=kind, placement=placement
+        )
+    return MemorySource(store, options)
