@@ -1,0 +1,299 @@
+"""Anthropic's streamed events, or a whole message, as StreamChunks and one Reply.
+
+Laws: unknown events, blocks and fields never stop a reply and are kept raw; a reply is complete only with
+its stop reason or `message_stop`; of each usage figure the last one wins.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sapwood.core.errors import ServerError
+from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
+from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.usage import Usage
+from sapwood.llm.arguments import read_call
+from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.shapes import (
+    UNREADABLE,
+    count_in,
+    decode_json,
+    is_list,
+    is_object,
+    list_in,
+    object_in,
+    text_in,
+)
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "stop",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "pause_turn": "pause_turn",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_window",
+}
+_CUT_SHORT = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+_NOTHING: tuple[StreamChunk, ...] = ()
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: str
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+
+
+class _BlockDelta(msgspec.Struct, gc=False):
+    index: int
+    delta: _Delta
+
+
+# Nearly all events are deltas, so these are decoded into slots; whatever does not fit goes the general way.
+_decode_delta = msgspec.json.Decoder(_BlockDelta).decode
+
+
+class _Block:
+    """One content block while it streams. pieces: its text, thinking or argument text."""
+
+    __slots__ = ("closed", "pieces", "signature", "start")
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.start = start
+        self.pieces: list[str] = []
+        self.signature = ""
+        self.closed = False
+
+
+class AnthropicDecoder:
+    """Reads one reply; `profile.provider` keys what must go back as it came."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self._profile = profile
+        self._restart()
+
+    def _restart(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._stop: str | None = None
+        self._model = ""
+        self._message_id = ""
+        self._complete = False
+
+    def feed(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
+        """Return the chunks of one event; raises LLMError where the event is an error."""
+        if event == b"content_block_delta":
+            try:
+                found = _decode_delta(data)
+            except UNREADABLE:  # ValidationError is a DecodeError
+                return self._feed_any(event, data)
+            delta = found.delta
+            block = self._blocks.get(found.index)
+            if block is not None:
+                if delta.type == "text_delta":
+                    block.pieces.append(text := delta.text)
+                    return (TextChunk(text),) if text else _NOTHING
+                if delta.type == "thinking_delta":
+                    block.pieces.append(text := delta.thinking)
+                    return (ThinkingChunk(text),) if text else _NOTHING
+                if delta.type == "input_json_delta":
+                    block.pieces.append(delta.partial_json)
+                    return _NOTHING
+        return self._feed_any(event, data)
+
+    def _feed_any(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
+        try:
+            value = decode_json(data)
+        except UNREADABLE:
+            if event in (b"ping", b""):
+                return _NOTHING
+            raise ServerError("the stream holds an event that cannot be read") from None
+        return self.take(value, event.decode("utf-8", "replace"))
+
+    def take(self, event: Any, name: str = "") -> Sequence[StreamChunk]:
+        """Return the chunks of one decoded event."""
+        kind = text_in(event, "type") or name
+        index = event.get("index") if is_object(event) else None
+        index = index if isinstance(index, int) else -1
+        if kind == "content_block_delta":
+            return self._take_delta(index, object_in(event, "delta"))
+        if kind == "content_block_start":
+            return self._take_start(index, object_in(event, "content_block"))
+        if kind == "content_block_stop":
+            if index in self._blocks:
+                self._blocks[index].closed = True
+        elif kind == "message_start":
+            self._begin(object_in(event, "message"))
+        elif kind == "message_delta":
+            self._stop = text_in(object_in(event, "delta"), "stop_reason") or self._stop
+            self._add_usage(object_in(event, "usage"))
+        elif kind == "message_stop":
+            self._complete = True
+        elif kind == "error" or name == "error" or (not kind and complaint(event)):
+            raise error_from(complaint(event) or Complaint("the provider reported an error"))
+        return _NOTHING
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        """Start a message; a gateway that starts another one means that everything before is void."""
+        if self._message_id != text_in(message, "id"):
+            self._restart()
+        self._model = text_in(message, "model")
+        self._message_id = text_in(message, "id")
+        self._stop = text_in(message, "stop_reason") or None
+        self._add_usage(object_in(message, "usage"))
+        for index, block in enumerate(list_in(message, "content")):
+            self._take_start(index, block if is_object(block) else {})
+
+    def _take_start(self, index: int, start: dict[str, Any]) -> Sequence[StreamChunk]:
+        block = self._blocks[index] = _Block(start)
+        kind = text_in(start, "type")
+        if kind == "text" and (text := text_in(start, "text")):
+            block.pieces.append(text)
+            return (TextChunk(text),)
+        if kind == "thinking":
+            block.signature = text_in(start, "signature")
+            if text := text_in(start, "thinking"):
+                block.pieces.append(text)
+                return (ThinkingChunk(text),)
+        return _NOTHING
+
+    def _take_delta(self, index: int, delta: dict[str, Any]) -> Sequence[StreamChunk]:
+        kind = text_in(delta, "type")
+        if index not in self._blocks:  # a gateway that left out the start
+            self._blocks[index] = _Block({"type": "thinking" if kind == "thinking_delta" else "text"})
+        block = self._blocks[index]
+        match kind:
+            case "text_delta":
+                block.pieces.append(text := text_in(delta, "text"))
+                return (TextChunk(text),) if text else _NOTHING
+            case "thinking_delta":
+                block.pieces.append(text := text_in(delta, "thinking"))
+                return (ThinkingChunk(text),) if text else _NOTHING
+            case "input_json_delta":
+                block.pieces.append(text_in(delta, "partial_json"))
+            case "signature_delta":
+                block.signature += text_in(delta, "signature")
+            case "citations_delta":
+                block.start = {
+                    **block.start,
+                    "citations": [*list_in(block.start, "citations"), delta.get("citation")],
+                }
+            case _:
+                block.start = _merged(block.start, delta)
+        return _NOTHING
+
+    def _add_usage(self, usage: dict[str, Any]) -> None:
+        self._usage.update((key, value) for key, value in usage.items() if value is not None)
+
+    def finish(self) -> Reply:
+        """Return the reply; raises ServerError where the stream ended before its end was stated."""
+        if not self._complete and self._stop is None:
+            raise ServerError("stream ended early")
+        content = tuple(self._parts())
+        stop = _STOP_REASONS.get(self._stop or "", "stop")
+        if stop == "stop" and any(isinstance(part, ToolCall) for part in content):
+            stop = "tool_use"
+        return Reply(content, stop, _usage_of(self._usage), self._model)
+
+    def whole(self, body: bytes) -> Reply:
+        """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
+        try:
+            message = decode_json(body)
+        except UNREADABLE:
+            raise ServerError("the provider's answer cannot be read") from None
+        return self.whole_message(message)
+
+    def whole_message(self, message: Any) -> Reply:
+        """Return the reply from a decoded message."""
+        if (said := complaint(message)) is not None:
+            raise error_from(said)
+        if not is_object(message) or "content" not in message:
+            raise ServerError("the provider's answer holds no message")
+        self._restart()
+        self._begin(message)
+        for block in self._blocks.values():
+            block.closed = True
+        self._complete = True
+        return self.finish()
+
+    def _parts(self) -> list[Part]:
+        ordered = [self._blocks[index] for index in sorted(self._blocks)]
+        is_cut = self._stop in _CUT_SHORT
+        parts = [self._part(block, is_cut and block is ordered[-1]) for block in ordered]
+        return [part for part in parts if part is not None]
+
+    def _part(self, block: _Block, is_cut: bool) -> Part | None:
+        text = "".join(block.pieces)
+        provider = self._profile.provider
+        match text_in(block.start, "type"):
+            case "text":
+                citations = list_in(block.start, "citations")
+                return Text(text, {provider: {"citations": citations}} if citations else None) if text else None
+            case "thinking":
+                data = {provider: {"signature": block.signature}} if block.signature else None
+                return Thinking(text, data) if text or data else None
+            case "tool_use":
+                return self._call(block, text, is_complete=block.closed and not is_cut)
+            case "":
+                return None
+            case kind:
+                raw = _with_input(block.start, text, block.closed)
+                return None if raw is None else Opaque(kind, {provider: raw})
+
+    def _call(self, block: _Block, text: str, *, is_complete: bool) -> ToolCall:
+        name, id = text_in(block.start, "name"), text_in(block.start, "id")
+        caller = object_in(block.start, "caller")
+        data = None
+        if caller and caller.get("type") != "direct":
+            data = {self._profile.provider: {"caller": caller}}
+        given = block.start.get("input")
+        if not text.strip() and given:  # programmatic calls bring their input whole, without a delta
+            if is_object(given):
+                return ToolCall(name, given, id=id, provider_data=data)
+            text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        return read_call(name, text, complete=is_complete, id=id, provider_data=data)
+
+
+def _merged(start: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+    """Add a delta of an unknown kind to its block: texts and lists grow, other fields are replaced."""
+    block = dict(start)
+    for key, value in delta.items():
+        old = block.get(key)
+        if key == "type":
+            continue
+        if isinstance(value, str) and isinstance(old, str):
+            block[key] = old + value
+        elif is_list(value) and is_list(old):
+            block[key] = [*old, *value]
+        else:
+            block[key] = value
+    return block
+
+
+def _with_input(start: dict[str, Any], text: str, closed: bool) -> dict[str, Any] | None:
+    """Return a block that goes back whole, None where it was cut off and so cannot."""
+    if not closed:
+        return None
+    if not text.strip():
+        return start
+    try:
+        return {**start, "input": decode_json(text)}
+    except UNREADABLE:
+        return None
+
+
+def _usage_of(usage: dict[str, Any]) -> Usage | None:
+    if not usage:
+        return None
+    # With compaction, advisors or fallbacks the top figures cover the last inference only.
+    rows: list[Any] = list_in(usage, "iterations") or [usage]
+    return Usage(
+        prompt_tokens=sum(count_in(row, "input_tokens") for row in rows),
+        completion_tokens=sum(count_in(row, "output_tokens") for row in rows),
+        cache_creation_tokens=sum(count_in(row, "cache_creation_input_tokens") for row in rows),
+        cache_read_tokens=sum(count_in(row, "cache_read_input_tokens") for row in rows),
+        thinking_tokens=count_in(object_in(usage, "output_tokens_details"), "thinking_tokens"),
+    )

@@ -1,0 +1,268 @@
+"""A ModelRequest as a request of Anthropic's Messages API.
+
+Laws: signed thinking goes back byte for byte to the model that made it, or not at all; blocks that only
+Anthropic understands go back whole, to it alone; no blank text is sent; results come before text.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, assert_never
+
+import msgspec
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.messages import (
+    File,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Recalled,
+    ResultPart,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
+from sapwood.core.names import wire_name
+from sapwood.core.tools import ToolSchema
+from sapwood.core.transcript import is_blank
+from sapwood.llm.codec import HttpCall
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape
+from sapwood.llm.shapes import encode_json, is_object
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+MARK = b'"cache_control":{"type":"ephemeral"}'
+DEFAULT_MAX_TOKENS = 8_192
+_USER = Shape(b'{"role":"user","content":[', b",", b"]}")
+_ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
+_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
+SUMMARY_HEADING = "Summary of the earlier conversation, made by the system and not written by the user:"
+
+
+class RequestOptions(msgspec.Struct, frozen=True):
+    """What a provider object adds to every request.
+
+    max_tokens: the reply's cap where the request names none. betas: names for `anthropic-beta`.
+    extra_body: further fields of the body; they replace ours. extra_headers: further headers.
+    """
+
+    max_tokens: int | None = None
+    betas: tuple[str, ...] = ()
+    extra_body: Mapping[str, Any] = {}
+    extra_headers: Mapping[str, str] = {}
+
+
+def encode_call(
+    request: ModelRequest,
+    profile: ModelProfile,
+    options: RequestOptions,
+    *,
+    base_url: str,
+    api_key: str | None,
+) -> HttpCall:
+    """Return the HTTP request that asks for a streamed reply."""
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "anthropic-version": VERSION,
+        **({"x-api-key": api_key} if api_key else {}),
+        **({"anthropic-beta": ",".join(options.betas)} if options.betas else {}),
+        **options.extra_headers,
+    }
+    root = base_url.rstrip("/").removesuffix("/v1")
+    return HttpCall(f"{root}/v1/messages", headers, encode_body(request, profile, options))
+
+
+def encode_body(request: ModelRequest, profile: ModelProfile, options: RequestOptions, *, stream: bool = True) -> bytes:
+    """Return the JSON body; its messages are joined from what the transcript keeps."""
+    fields = _fields(request, profile, options)
+    if stream:
+        fields["stream"] = b"true"
+    for name, value in options.extra_body.items():
+        if name == "messages":
+            raise ConfigError("extra_body cannot replace 'messages'; they come from the transcript")
+        fields[name] = encode_json(value)
+    head = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items())
+    history = request.transcript.derived(("anthropic", profile), lambda: EncodedHistory(partial(_fragment, profile)))
+    mark = b"," + MARK if profile.cache_marks else b""
+    notice = None
+    if request.notice and request.notice.strip():
+        notice = Fragment(_USER, encode_json({"type": "text", "text": request.notice}))
+    pieces = history.pieces(request.transcript, mark=mark, notice=notice)
+    return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
+
+
+def _fields(request: ModelRequest, profile: ModelProfile, options: RequestOptions) -> dict[str, bytes]:
+    default = min(profile.max_output_tokens or DEFAULT_MAX_TOKENS, 4 * DEFAULT_MAX_TOKENS)
+    fields = {
+        "model": encode_json(profile.model),
+        "max_tokens": b"%d" % (request.max_tokens or options.max_tokens or default),
+    }
+    mark = MARK if profile.cache_marks else b""
+    system = [encode_json({"type": "text", "text": text}) for text in request.system if text.strip()]
+    tools = [encode_json(tool_block(tool, profile)) for tool in request.tools]
+    # One mark ends the stable prefix: after the system text, or after the tools where there is none.
+    if system:
+        fields["system"] = _marked_list(system, mark)
+    if tools:
+        fields["tools"] = _marked_list(tools, b"" if system else mark)
+        if request.tool_choice:
+            fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
+    return fields
+
+
+def _marked_list(items: list[bytes], mark: bytes) -> bytes:
+    if mark:
+        items[-1] = items[-1][:-1] + b"," + mark + b"}"
+    return b"[" + b",".join(items) + b"]"
+
+
+def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
+    kind = "auto" if choice == "any" and not profile.forced_tool_choice else choice
+    return encode_json({"type": kind})
+
+
+def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
+    """Return one entry of `tools`."""
+    block: dict[str, Any] = {"name": wire_name(tool.name)}
+    if tool.description.strip():
+        block["description"] = tool.description
+    block["input_schema"] = tool.input_schema
+    if tool.input_examples:
+        block["input_examples"] = tool.input_examples
+    if tool.defer and profile.tool_loading == "deferred":
+        block["defer_loading"] = True
+    return block
+
+
+def _fragment(profile: ModelProfile, message: Message, ids: Sequence[str], ends: bool) -> Fragment | None:
+    """Return a message's blocks. ends: it is the last of the request."""
+    blocks = list(_blocks(profile, message, ids))
+    if ends and blocks and blocks[-1].get("type") == "text":
+        # A final assistant text that ends in white space is refused; the stored text stays as it is.
+        blocks[-1] = {**blocks[-1], "text": str(blocks[-1]["text"]).rstrip()}
+    if not blocks:
+        return None
+    encoded = [encode_json(block) for block in blocks]
+    mark_at = -1
+    for count in range(len(blocks), 0, -1):
+        if blocks[count - 1].get("type") not in _UNMARKABLE:
+            mark_at = sum(map(len, encoded[:count])) + count - 2  # before the block's closing brace
+            break
+    return Fragment(_ASSISTANT if message.role == "assistant" else _USER, b",".join(encoded), mark_at)
+
+
+def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list[dict[str, Any]]:
+    numbered = iter(ids)
+    recalled: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = []
+    for part in message.content:
+        wire_id = next(numbered) if isinstance(part, ToolCall | ToolResult) else ""
+        if is_blank(part):
+            continue
+        if (block := _block(profile, message, part, wire_id)) is not None:
+            (recalled if isinstance(part, Recalled) else blocks).append(block)
+    return recalled + blocks
+
+
+def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) -> dict[str, Any] | None:
+    match part:
+        case Text():
+            citations: Any = _own(part.provider_data, profile).get("citations")
+            block: dict[str, Any] = {"type": "text", "text": part.text}
+            return {**block, "citations": citations} if citations else block
+        case Recalled(text=text):
+            return {"type": "text", "text": text}
+        case Summary(text=text):
+            return {"type": "text", "text": f"{SUMMARY_HEADING}\n\n{text}"}
+        case Thinking():
+            signature: Any = _own(part.provider_data, profile).get("signature")
+            if not signature or message.origin != profile.origin:
+                return None
+            return {"type": "thinking", "thinking": part.text, "signature": signature}
+        case Image():
+            return _image(part, profile)
+        case File():
+            return _file(part, profile)
+        case ToolCall():
+            return _tool_use(part, profile, wire_id)
+        case ToolResult():
+            return _tool_result(part, profile, wire_id) if wire_id else None
+        case Opaque(kind=kind):
+            if kind == "redacted_thinking" and message.origin != profile.origin:
+                return None
+            return _own(part.provider_data, profile) or None
+        case _:
+            assert_never(part)
+
+
+def _own(provider_data: Mapping[str, Any] | None, profile: ModelProfile) -> dict[str, Any]:
+    found: Any = (provider_data or {}).get(profile.provider)
+    return found if is_object(found) else {}
+
+
+def _tool_use(call: ToolCall, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
+    arguments = {} if call.problem else call.arguments
+    block = {"type": "tool_use", "id": wire_id, "name": wire_name(call.name), "input": arguments}
+    caller: Any = _own(call.provider_data, profile).get("caller")
+    return {**block, "caller": caller} if caller else block
+
+
+def _tool_result(result: ToolResult, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
+    content = [_result_block(part, profile) for part in result.content if not is_blank(part)]
+    if len(content) == 1 and content[0]["type"] == "text":
+        block["content"] = content[0]["text"]
+    elif content:
+        block["content"] = content
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _result_block(part: ResultPart, profile: ModelProfile) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image():
+            return _image(part, profile)
+        case File():
+            return _file(part, profile)
+        case _:
+            assert_never(part)
+
+
+def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
+    if not profile.images:
+        return {"type": "text", "text": "[An image is left out: this model reads no images.]"}
+    if part.data is None:
+        return {"type": "image", "source": {"type": "url", "url": part.url or ""}}
+    source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+    return {"type": "image", "source": source}
+
+
+def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
+    if not profile.files:
+        return {"type": "text", "text": f"[{part.name or 'A file'} is left out: this model reads no files.]"}
+    source: dict[str, Any]
+    if part.data is None:
+        source = {"type": "url", "url": part.url or ""}
+    elif part.media_type.startswith("text/"):
+        source = {"type": "text", "media_type": "text/plain", "data": _decoded(part.data)}
+    else:
+        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+    block: dict[str, Any] = {"type": "document", "source": source}
+    return {**block, "title": part.name} if part.name else block
+
+
+def _decoded(data: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return data

@@ -1,0 +1,283 @@
+"""A provider made of a codec and a transport: what all adapters over HTTP share.
+
+Laws: nothing is sent before the first chunk is asked for; whoever stops reading closes the socket; every
+error says who was asked and never repeats the key or the prompt.
+"""
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from sapwood.core.errors import AuthenticationError, ConfigError, LLMError, LLMTimeoutError, ServerError
+from sapwood.core.messages import Text, Thinking
+from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.llm.codec import Codec, HttpCall
+from sapwood.llm.failures import error_of, without_echo
+from sapwood.llm.sse import SseSplitter
+from sapwood.llm.transport import Transport, TransportFailure, default_transport, host_of
+
+MAX_ERROR_BYTES = 1_000_000
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a provider lives, and the environment variables that say so."""
+
+    base_url: str
+    key_variable: str
+    base_url_variable: str = ""
+
+
+class BaseLLMProvider:
+    """A provider over HTTP.
+
+    api_key, base_url: None takes the environment's at the first call. At an address other than the
+    provider's own, a missing key is no error. transport: None takes one that all providers share.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        profile: ModelProfile,
+        endpoint: Endpoint,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.profile = profile
+        self._codec = codec
+        self._endpoint = endpoint
+        self._base_url = base_url
+        self._api_key = api_key
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.profile.model!r})"
+
+    def stream(self, request: ModelRequest) -> "HttpStream":
+        """Ask the model; the stream works with `for` and with `async for`."""
+        return HttpStream(self, request)
+
+    def _exchange(self, request: ModelRequest) -> "_Exchange":
+        return _Exchange(self._codec, self.profile, self._call(request), self._secret())
+
+    def _used_transport(self) -> Transport:
+        return self._transport or default_transport()
+
+    def _call(self, request: ModelRequest) -> HttpCall:
+        endpoint = self._endpoint
+        variable = endpoint.base_url_variable
+        base_url = self._base_url or (os.environ.get(variable) if variable else None) or endpoint.base_url
+        key = self._secret()
+        if not key and base_url == endpoint.base_url:
+            raise AuthenticationError(
+                f"no key: set {endpoint.key_variable} or pass api_key=",
+                provider=self.profile.provider,
+                model=self.profile.model,
+            )
+        if not key.isascii() or not key.isprintable():
+            raise AuthenticationError(
+                f"the key ({endpoint.key_variable} or api_key=) holds characters that no key has",
+                provider=self.profile.provider,
+                model=self.profile.model,
+            )
+        if not base_url.lower().startswith(("http://", "https://")):
+            raise ConfigError(f"base_url must start with http:// or https://, not {base_url[:40]!r}")
+        return self._codec.encode(request, self.profile, base_url=base_url, api_key=key or None)
+
+    def _secret(self) -> str:
+        return (self._api_key or os.environ.get(self._endpoint.key_variable) or "").strip()
+
+
+class HttpStream:
+    """One streamed reply: iterable and async-iterable, once."""
+
+    def __init__(self, provider: BaseLLMProvider, request: ModelRequest) -> None:
+        self._provider = provider
+        self._request = request
+        self._chunks: Generator[StreamChunk, None, None] | None = None
+        self._async_chunks: AsyncGenerator[StreamChunk, None] | None = None
+
+    # The generators themselves are handed out: a layer less for every chunk.
+    def __iter__(self) -> Iterator[StreamChunk]:
+        if self._chunks is None:
+            self._chunks = _run(self._provider, self._request)
+        return self._chunks
+
+    def __next__(self) -> StreamChunk:
+        return next(iter(self))
+
+    def __aiter__(self) -> AsyncIterator[StreamChunk]:
+        if self._async_chunks is None:
+            self._async_chunks = _arun(self._provider, self._request)
+        return self._async_chunks
+
+    async def __anext__(self) -> StreamChunk:
+        return await anext(aiter(self))
+
+    def close(self) -> None:
+        """Stop reading; the socket is closed when this returns."""
+        if self._chunks is not None:
+            self._chunks.close()
+
+    async def aclose(self) -> None:
+        """Stop reading; the socket is closed when this returns."""
+        self.close()
+        if self._async_chunks is not None:
+            await self._async_chunks.aclose()
+
+
+def _run(provider: BaseLLMProvider, request: ModelRequest) -> Generator[StreamChunk, None, None]:
+    exchange = provider._exchange(request)  # pyright: ignore[reportPrivateUsage]
+    try:
+        response = provider._used_transport().send(exchange.call)  # pyright: ignore[reportPrivateUsage]
+    except TransportFailure as failure:
+        exchange.fail(failure)
+    else:
+        try:
+            exchange.begin(response.status, response.headers)
+            for data in response.body:
+                yield from exchange.feed(data)
+                if exchange.is_over:
+                    break
+        except TransportFailure as failure:
+            exchange.fail(failure)
+        finally:
+            response.close()
+    yield from exchange.finish()
+
+
+async def _arun(provider: BaseLLMProvider, request: ModelRequest) -> AsyncGenerator[StreamChunk, None]:
+    exchange = provider._exchange(request)  # pyright: ignore[reportPrivateUsage]
+    try:
+        response = await provider._used_transport().asend(exchange.call)  # pyright: ignore[reportPrivateUsage]
+    except TransportFailure as failure:
+        exchange.fail(failure)
+    else:
+        try:
+            exchange.begin(response.status, response.headers)
+            async for data in response.body:
+                for chunk in exchange.feed(data):
+                    yield chunk
+                if exchange.is_over:
+                    break
+        except TransportFailure as failure:
+            exchange.fail(failure)
+        finally:
+            await response.aclose()
+    for chunk in exchange.finish():
+        yield chunk
+
+
+class _Exchange:
+    """What has been read of one response: the part that sync and async share. It does no I/O."""
+
+    def __init__(self, codec: Codec, profile: ModelProfile, call: HttpCall, secret: str) -> None:
+        self.call = call
+        self.is_over = False
+        self._profile = profile
+        self._secret = secret
+        self._decoder = codec.decoder(profile)
+        self._split = SseSplitter()
+        self._error: LLMError | None = None  # what the provider reported
+        self._broken: LLMError | None = None  # what the network did
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._whole: list[bytes] | None = None  # the pieces of a body that is no event stream
+        self._begun = False
+
+    def begin(self, status: int, headers: Any) -> None:
+        """Note the head of the response."""
+        self._status = status
+        self._headers = dict(headers)
+        if not 200 <= status < 300:
+            self._whole = []
+
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
+        """Return the chunks that these bytes complete; an error in them ends the response."""
+        if not self._begun:
+            self._begun = True
+            # Some gateways answer a request for a stream with the whole reply as JSON.
+            if self._whole is None and data.lstrip()[:1] in (b"{", b"["):
+                self._whole = []
+        if self._whole is not None:
+            self._whole.append(data)
+            self.is_over = self._status >= 300 and sum(map(len, self._whole)) > MAX_ERROR_BYTES
+            return ()
+        return self._decode(self._split.feed(data))
+
+    def _decode(self, events: Sequence[tuple[bytes, bytes]]) -> Sequence[StreamChunk]:
+        chunks: list[StreamChunk] = []
+        feed = self._decoder.feed
+        try:
+            for event, data in events:
+                chunks += feed(event, data)
+        except LLMError as error:
+            self._error = error  # raised once the chunks before it were passed on
+            self.is_over = True
+        return chunks
+
+    def fail(self, failure: TransportFailure) -> None:
+        """Note that no response came, or only a part of it."""
+        kind = LLMTimeoutError if failure.is_timeout or not failure.is_connected else ServerError
+        self._broken = kind(str(failure))
+
+    def finish(self) -> Iterator[StreamChunk]:
+        """Yield what is left and the reply, or raise what went wrong."""
+        if self._whole is None and self._error is None:
+            yield from self._decode(self._last_events())
+        try:
+            reply = self._reply()
+        except LLMError as error:
+            self._error = error
+        else:
+            if self._whole is not None:
+                yield from _chunks_of(reply)
+            yield reply.replace(request_id=reply.request_id or self._request_id())
+            return
+        raise self._explained(self._error)  # outside the handler, so that nothing hangs on the error
+
+    def _last_events(self) -> list[tuple[bytes, bytes]]:
+        # An event without its blank line may be whole or cut off; a cut one is no reason to complain of JSON.
+        return [(n, d) for n, d in self._split.finish() if d.rstrip().endswith((b"}", b"]"))]
+
+    def _reply(self) -> Reply:
+        if self._error is not None:
+            raise self._error
+        if self._status and not 200 <= self._status < 300:
+            body = b"".join(self._whole or ())
+            raise error_of(body, status=self._status, headers=self._headers, where=host_of(self.call.url))
+        if self._whole is not None and self._broken is None:
+            return self._decoder.whole(b"".join(self._whole))
+        if self._broken is None:
+            return self._decoder.finish()
+        try:
+            return self._decoder.finish()  # a break after the reply's stated end has lost nothing
+        except LLMError:
+            raise self._broken from None
+
+    def _explained(self, error: LLMError) -> LLMError:
+        error.provider = error.provider or self._profile.provider
+        error.model = error.model or self._profile.model
+        if error.status is None and self._status:
+            error.status = self._status
+        error.request_id = error.request_id or self._request_id()
+        error.message = without_echo(error.message, self.call.body, (self._secret,))
+        error.args = (error.message,)
+        return error
+
+    def _request_id(self) -> str | None:
+        return self._headers.get("request-id") or self._headers.get("x-request-id")
+
+
+def _chunks_of(reply: Reply) -> Iterator[StreamChunk]:
+    for part in reply.content:
+        match part:
+            case Text(text=text) if text:
+                yield TextChunk(text)
+            case Thinking(text=text) if text:
+                yield ThinkingChunk(text)
+            case _:
+                pass

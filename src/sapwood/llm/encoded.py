@@ -1,0 +1,146 @@
+"""A transcript in a provider's words: each message is encoded once, a request only joins bytes.
+
+Laws: filling is by index, so repeating it does no harm and two threads may do it at once; what a message
+becomes depends on it and on those before it, never on those after; marks and last words are added at the
+join, so kept bytes never change.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from sapwood.core.messages import Message, ToolCall
+from sapwood.core.transcript import Transcript
+
+_VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How wire messages of one kind open, join and close. joint: None where each stands alone."""
+
+    open: bytes = b""
+    joint: bytes | None = None
+    close: bytes = b""
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """One message without its opening and closing. mark_at: where a cache mark may go, -1 for nowhere."""
+
+    shape: Shape
+    body: bytes
+    mark_at: int = -1
+
+    def marked(self, mark: bytes) -> bytes:
+        """Return the body with a mark in it."""
+        at = self.mark_at
+        return self.body if at < 0 or not mark else self.body[:at] + mark + self.body[at:]
+
+
+Encode: TypeAlias = Callable[[Message, Sequence[str], bool], Fragment | None]
+"""A message, the wire ids of its calls or results in order (empty for a result without its call), and
+whether it ends the request -> its fragment, None where it shows the provider nothing."""
+
+
+class EncodedHistory:
+    """The encoded messages of one branch of a transcript, for one codec and model."""
+
+    def __init__(self, encode: Encode) -> None:
+        self._encode = encode
+        self._fragments: dict[int, Fragment | None] = {}
+        self._filled = 0
+        self._used: dict[str, tuple[int, int]] = {}  # wire id -> the call that has it
+        self._ids: dict[int, tuple[str, ...]] = {}  # by message, as `_encode` takes them
+        self._prefix: tuple[int, bytes, Shape | None] = (0, b"", None)
+
+    def pieces(self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None) -> list[bytes]:
+        """Return the wire messages of the transcript, separated by commas, as bytes to be joined.
+
+        mark: put into the last block of the last message that can take it. notice: a last word.
+        """
+        self._fill(transcript)
+        last = len(transcript) - 1
+        while last >= 0 and self._fragments[last] is None:
+            last -= 1
+        opened, shape = self._opened(max(last, 0))
+        pieces = [opened]
+        if last >= 0:
+            fragment = self._fragments[last]
+            if notice is None and transcript[last].role == "assistant":
+                fragment = self._encode(transcript[last], self._ids.get(last, ()), True)
+            if fragment is not None:
+                _append(pieces, shape, fragment.shape, fragment.marked(mark))
+                shape = fragment.shape
+        if notice is not None:
+            _append(pieces, shape, notice.shape, notice.body)
+            shape = notice.shape
+        if shape is not None:
+            pieces.append(shape.close)
+        return pieces
+
+    def _opened(self, end: int) -> tuple[bytes, Shape | None]:
+        """Return the joined messages before `end`, the last of them left open."""
+        start, joined, shape = self._prefix
+        is_shorter = end < start
+        if is_shorter:
+            start, joined, shape = 0, b"", None
+        pieces = [joined]
+        for index in range(start, end):
+            if (fragment := self._fragments[index]) is not None:
+                _append(pieces, shape, fragment.shape, fragment.body)
+                shape = fragment.shape
+        joined = b"".join(pieces) if len(pieces) > 1 else joined
+        if not is_shorter:
+            self._prefix = (end, joined, shape)
+        return joined, shape
+
+    def _fill(self, transcript: Transcript) -> None:
+        for index in range(self._filled, len(transcript)):
+            message = transcript[index]
+            ids: tuple[str, ...] = ()
+            if message.role == "assistant":
+                ids = tuple(self._wire_id(call, (index, position)) for position, call in enumerate(message.tool_calls))
+            elif message.role == "tool":
+                ids = self._answered_ids(transcript, index)
+            if ids:
+                self._ids[index] = ids
+            self._fragments[index] = self._encode(message, ids, False)
+            self._filled = index + 1
+
+    def _wire_id(self, call: ToolCall, place: tuple[int, int]) -> str:
+        """Return the provider's id where it is valid and new here, else one made of it."""
+        if _VALID_ID.match(call.id) and self._is_free(call.id, place):
+            wire = call.id
+        else:
+            source = f"{call.id}\0{call.key}".encode("utf-8", "surrogatepass")
+            base = f"{_BAD_ID.sub('_', call.id)[:32] or 'call'}_{hashlib.sha256(source).hexdigest()[:8]}"
+            wire, number = base, 0
+            while not self._is_free(wire, place):
+                wire = f"{base}_{place[0]}_{place[1]}" + (f"_{number}" if number else "")
+                number += 1
+        self._used.setdefault(wire, place)
+        return wire
+
+    def _is_free(self, wire: str, place: tuple[int, int]) -> bool:
+        return self._used.get(wire, place) >= place
+
+    def _answered_ids(self, transcript: Transcript, index: int) -> tuple[str, ...]:
+        """Return the wire ids that the results of this message answer, by the calls directly before it."""
+        at = index - 1
+        while at >= 0 and transcript[at].role == "tool":
+            at -= 1
+        calls = transcript[at].tool_calls if at >= 0 else ()
+        by_key = {call.key or call.id: wire for call, wire in zip(calls, self._ids.get(at, ()), strict=True)}
+        return tuple(by_key.get(result.key, "") for result in transcript[index].tool_results)
+
+
+def _append(pieces: list[bytes], before: Shape | None, shape: Shape, body: bytes) -> None:
+    if before is None:
+        pieces += (shape.open, body)
+    elif before is shape and shape.joint is not None:
+        pieces += (shape.joint, body)
+    else:
+        pieces += (before.close, b",", shape.open, body)

@@ -1,0 +1,283 @@
+"""What a provider's refusal means: HTTP status, headers and body to the tree of errors.
+
+Laws: pure; the body decides where status and body differ; a message repeats neither a key nor the
+prompt. Source of the spellings: recorded answers of the providers, and public reports.
+"""
+
+import email.utils
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from sapwood.core.errors import (
+    AuthenticationError,
+    ContentFilterError,
+    ContextOverflowError,
+    LLMError,
+    LLMTimeoutError,
+    ModelNotFoundError,
+    RateLimitError,
+    ServerError,
+)
+from sapwood.llm.shapes import UNREADABLE, decode_json, is_list, is_object, text_in
+
+MAX_MESSAGE = 500
+_STATUS_OF_KIND = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_OVERFLOW = re.compile(
+    r"prompt is too long|prompt too long|context_length_exceeded|context window|maximum context length"
+    r"|exceed_context_size|available context size|exceeds the maximum number of tokens"
+    r"|reduce the length|request_too_large|request too large|max(?:imum)? context",
+    re.IGNORECASE,
+)
+_TOO_LARGE = re.compile(r"request too large|request_too_large", re.IGNORECASE)
+_BAD_KEY = re.compile(
+    r"incorrect api key|api key not valid|api_key_invalid|invalid api key|invalid_api_key|invalid x-api-key",
+    re.IGNORECASE,
+)
+_BROKE = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"})
+_FILTERED = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
+_BAD_CALL = frozenset({"tool_use_failed"})
+_SECRET = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer\s+\S+", re.IGNORECASE)
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """What an error body says: its message, its words for the kind, its own status and wait."""
+
+    message: str = ""
+    kinds: tuple[str, ...] = ()
+    status: int | None = None
+    retry_seconds: float | None = None
+
+
+def complaint(body: Any) -> Complaint | None:
+    """Return what the body complains about, None where it is not an error.
+
+    >>> complaint({"error": {"type": "overloaded_error", "message": "Overloaded"}}).message
+    'Overloaded'
+    """
+    if is_list(body):  # Gemini may put a streamed error into a list
+        return complaint(body[0]) if body else None
+    if not is_object(body):
+        return None
+    found: Any = body.get("error")
+    if isinstance(found, str) and found:
+        return Complaint(found, _words(body.get("code"), body.get("type")), _number(body.get("code")))
+    if is_object(found):
+        return Complaint(
+            _text(found.get("message")),
+            _words(found.get("type"), found.get("code"), found.get("status")),
+            _number(found.get("code")) or _number(found.get("status_code")),
+            _retry_info(found.get("details")),
+        )
+    if "detail" in body and len(body) <= 2:  # FastAPI's way, for example Mistral and vLLM
+        return Complaint(_detail(body["detail"]))
+    if body.get("type") == "error" or body.get("object") == "error":
+        kinds = _words(body.get("type"), body.get("code"))
+        return Complaint(_text(body.get("message")), kinds, _number(body.get("code")))
+    return None
+
+
+def error_of(
+    body: bytes,
+    *,
+    status: int,
+    headers: Mapping[str, str] | None = None,
+    now: float | None = None,
+    where: str = "",
+) -> LLMError:
+    """Return the error that a response means.
+
+    headers: with lower-case names. now: Unix time, for times that the provider states as dates.
+    where: the name of the address that was asked, for answers that are no provider's.
+    """
+    try:
+        value = decode_json(body)
+    except UNREADABLE:
+        value = None
+    said = complaint(value)
+    if said is None:
+        kind = (headers or {}).get("content-type", "no content type").partition(";")[0]
+        said = Complaint(f"HTTP {status} without a readable error ({kind}) from {where or 'the provider'}")
+    return error_from(said, status=status, headers=headers or {}, now=now)
+
+
+def error_from(
+    said: Complaint, *, status: int = 200, headers: Mapping[str, str] | None = None, now: float | None = None
+) -> LLMError:
+    """Return the error that a complaint means; status is that of the response, 200 in mid-stream."""
+    headers = headers or {}
+    effective = status
+    if status < 400:
+        effective = said.status or next(
+            (_STATUS_OF_KIND[kind] for kind in said.kinds if kind in _STATUS_OF_KIND), status
+        )
+    error = _classify(said, effective)
+    told = headers.get("x-should-retry")
+    if told in ("true", "false"):
+        error.is_transient = told == "true"
+    error.retry_after_seconds = retry_after(headers, now=now) if status >= 400 else None
+    if said.retry_seconds is not None:
+        error.retry_after_seconds = max(said.retry_seconds, error.retry_after_seconds or 0.0)
+    return error
+
+
+def _classify(said: Complaint, status: int) -> LLMError:
+    words = " ".join((said.message, *said.kinds))
+    message = clean(said.message) or f"the provider answered {status}"
+    kinds = set(said.kinds)
+    if (_OVERFLOW.search(words) and status not in (401, 403, 404, 429)) or (
+        status in (413, 429) and _TOO_LARGE.search(words)
+    ):
+        return ContextOverflowError(message, status=status)
+    if status in (401, 403) or _BAD_KEY.search(words):
+        return AuthenticationError(message, status=status)
+    if kinds & _FILTERED:
+        return ContentFilterError(message, status=status)
+    if status == 404:
+        return ModelNotFoundError(message, status=status)
+    if kinds & _BROKE:
+        return RateLimitError(message, status=status, is_transient=False)
+    if status == 429:
+        return RateLimitError(message, status=status)
+    if status in (408, 504):
+        return LLMTimeoutError(message, status=status)
+    if status == 409 or status >= 500 or kinds & _BAD_CALL:
+        return ServerError(message, status=status)
+    return LLMError(message, status=status)
+
+
+def clean(message: str) -> str:
+    """Return a provider's message in one line, shortened, without secrets and echoed input."""
+    line = " ".join(message.split("'input':", 1)[0].split())
+    line = _SECRET.sub("***", line)
+    return line if len(line) <= MAX_MESSAGE else line[:MAX_MESSAGE] + "…"
+
+
+def without_echo(message: str, body: bytes, secrets: tuple[str, ...]) -> str:
+    """Return a provider's message unless it repeats the request; secrets in it are masked.
+
+    body: the request's body. A piece of 32 characters that stands in both counts as an echo.
+    """
+    for secret in secrets:
+        if secret:
+            message = message.replace(secret, "***")
+    for start in range(0, max(1, len(message) - 31), 8):
+        piece = msgspec.json.encode(message[start : start + 32])[1:-1]
+        if len(piece) >= 32 and piece in body:
+            return "the provider refused the request with a message that repeats it (left out here)"
+    return message
+
+
+def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return the seconds that the headers ask to wait, None where they say nothing readable.
+
+    The larger of `retry-after-ms` and `retry-after` (seconds or a date) wins; without them the latest
+    of the rate limits that are used up.
+    """
+    now = datetime.now(UTC).timestamp() if now is None else now
+    waits = [_scaled(headers.get("retry-after-ms"), 0.001), _seconds(headers.get("retry-after"), now)]
+    known = [wait for wait in waits if wait is not None]
+    if known:
+        return max(0.0, *known)
+    resets = [
+        wait
+        for name, value in headers.items()
+        if "ratelimit" in name and "reset" in name and _is_used_up(headers, name)
+        if (wait := _reset(value, now)) is not None
+    ]
+    return max(0.0, *resets) if resets else None
+
+
+def _is_used_up(headers: Mapping[str, str], reset: str) -> bool:
+    remaining = headers.get(reset.replace("reset", "remaining"))
+    return remaining is None or remaining.strip() == "0"
+
+
+def _seconds(value: str | None, now: float) -> float | None:
+    if value is None:
+        return None
+    number = _scaled(value, 1.0)
+    if number is not None:
+        return number
+    date = _date(value)
+    return None if date is None else date - now
+
+
+def _reset(value: str, now: float) -> float | None:
+    """Read `1m2.5s`, `174ms`, `12`, an RFC 3339 time or a Unix time."""
+    number = _scaled(value, 1.0)
+    if number is not None:
+        return number - now if number > 1e9 else number
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", value)
+    if parts and "".join(n + u for n, u in parts) == value:
+        return sum(float(n) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[u] for n, u in parts)
+    date = _date(value)
+    return None if date is None else date - now
+
+
+def _scaled(value: str | None, factor: float) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number * factor if abs(number) < 1e12 else None  # this also drops inf and nan
+
+
+def _date(value: str) -> float | None:
+    try:
+        found = email.utils.parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _retry_info(details: Any) -> float | None:
+    for item in details if is_list(details) else ():
+        match item:
+            case {"@type": str(kind), "retryDelay": str(delay)} if kind.endswith("RetryInfo"):
+                return _scaled(delay.removesuffix("s"), 1.0)
+            case _:
+                pass
+    return None
+
+
+def _detail(value: Any) -> str:
+    if is_list(value):
+        return "; ".join(text_in(item, "msg") for item in value)
+    return _text(value)
+
+
+def _words(*values: Any) -> tuple[str, ...]:
+    return tuple(value.lower() for value in values if isinstance(value, str) and value)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value <= 599 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

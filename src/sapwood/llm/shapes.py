@@ -1,0 +1,74 @@
+"""Decoded JSON, told apart for type checkers, and one encoder for all codecs."""
+
+from typing import Any, TypeGuard
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+decode_json = msgspec.json.Decoder().decode
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What `decode_json` raises for bytes that are not JSON."""
+
+
+def encode_json(value: Any) -> bytes:
+    """Return the JSON of a value; halves of characters, which no JSON can hold, become question marks.
+
+    >>> encode_json({"a": chr(0xD83D)})
+    b'{"a":"?"}'
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_with_whole_characters(value))
+
+
+def _with_whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if is_object(value):
+        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+    if _is_tuple(value):
+        return _with_whole_characters(list(value))
+    return [_with_whole_characters(item) for item in value] if is_list(value) else value
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a decoded JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Tell whether a decoded JSON value is a list."""
+    return isinstance(value, list)
+
+
+def object_in(value: Any, key: str) -> dict[str, Any]:
+    """Return the object under this key, an empty one where there is none.
+
+    >>> object_in({"usage": None}, "usage")
+    {}
+    """
+    found: Any = value.get(key) if is_object(value) else None
+    return found if is_object(found) else {}
+
+
+def list_in(value: Any, key: str) -> list[Any]:
+    """Return the list under this key, an empty one where there is none."""
+    found: Any = value.get(key) if is_object(value) else None
+    return found if is_list(found) else []
+
+
+def text_in(value: Any, key: str) -> str:
+    """Return the text under this key, empty where there is none."""
+    found: Any = value.get(key) if is_object(value) else None
+    return found if isinstance(found, str) else ""
+
+
+def count_in(value: Any, key: str) -> int:
+    """Return the number under this key as a count, 0 where there is none."""
+    found: Any = value.get(key) if is_object(value) else None
+    return int(found) if isinstance(found, int | float) and found > 0 else 0

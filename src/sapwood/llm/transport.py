@@ -1,0 +1,338 @@
+"""Bytes to a provider and back: the one place where models meet the network.
+
+Laws: nothing is opened before it is needed; closing a response early closes its socket at once; clients
+belong to the event loop that made them and end with it; failures carry neither headers nor bodies.
+"""
+
+import functools
+import weakref
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from sapwood.core.errors import ConfigError
+from sapwood.llm.codec import HttpCall
+
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
+
+    import httpx2
+
+ACCEPTED_ENCODINGS = "gzip, deflate"
+C = TypeVar("C")
+
+
+class TransportFailure(Exception):
+    """A request without a complete response.
+
+    is_timeout: nothing came in time. is_connected: the connection had been made.
+    """
+
+    def __init__(self, message: str, *, is_timeout: bool = False, is_connected: bool = True) -> None:
+        super().__init__(message)
+        self.is_timeout = is_timeout
+        self.is_connected = is_connected
+
+
+class Response(Protocol):
+    """A response whose head has arrived. headers: with lower-case names. body: decompressed bytes."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> Iterator[bytes]: ...
+    def close(self) -> None:
+        """Close it; where the body was not read to its end, the socket is closed too."""
+        ...
+
+
+class AsyncResponse(Protocol):
+    """As Response, for `async for`."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> AsyncIterator[bytes]: ...
+    async def aclose(self) -> None:
+        """Close it; where the body was not read to its end, the socket is closed too."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends HTTP calls; raises TransportFailure, also while a body is read."""
+
+    def send(self, call: HttpCall) -> Response:
+        """Send a request and wait for the head of the response."""
+        ...
+
+    async def asend(self, call: HttpCall) -> AsyncResponse:
+        """Send a request and wait for the head of the response."""
+        ...
+
+
+class Httpx2Transport:
+    """The default transport, on httpx2. One object serves all threads and event loops.
+
+    >>> transport = Httpx2Transport()
+    >>> transport.close()
+    """
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[int, bool], httpx2.Client] = {}
+        self._loops: LoopClients[httpx2.AsyncClient] = LoopClients()
+
+    def send(self, call: HttpCall) -> Response:
+        """Send a request and wait for the head of the response."""
+        import httpx2
+
+        client = self._client(is_secure(call.url))
+        failure: Exception
+        try:
+            request = client.build_request(**_request_arguments(call))
+            return _Httpx2Response(client.send(request, stream=True), call)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            failure = httpx2_failure(error, call)
+        # Outside the handler, so that no httpx2 object (with headers in it) hangs on the error.
+        raise failure
+
+    async def asend(self, call: HttpCall) -> AsyncResponse:
+        """Send a request and wait for the head of the response."""
+        import httpx2
+
+        secure = is_secure(call.url)
+        client = await self._loops.get(secure, lambda: _new_async_client(secure), _close_async_client)
+        failure: Exception
+        try:
+            request = client.build_request(**_request_arguments(call))
+            return _AsyncHttpx2Response(await client.send(request, stream=True), call)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            failure = httpx2_failure(error, call)
+        raise failure
+
+    def close(self) -> None:
+        """Close the connections of the synchronous side."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+    async def aclose(self) -> None:
+        """Close all connections of this event loop and of the synchronous side."""
+        self.close()
+        await self._loops.aclose()
+
+    def _client(self, secure: bool) -> "httpx2.Client":
+        import os
+
+        import httpx2
+
+        key = (os.getpid(), secure)  # a forked process must not share sockets with its parent
+        if (found := self._clients.get(key)) is not None:
+            return found
+        made = httpx2.Client(verify=tls_context() if secure else False, limits=_limits())
+        kept = self._clients.setdefault(key, made)
+        if kept is made:
+            weakref.finalize(self, made.close)  # runs at exit too
+        else:
+            made.close()
+        return kept
+
+
+class LoopClients(Generic[C]):
+    """Clients by event loop, held weakly; each is closed when its loop shuts down.
+
+    A client is tied to a suspended async generator. `asyncio.run` and the like close those before they
+    close the loop, so connections end inside the loop they belong to, without anybody's help.
+    """
+
+    def __init__(self) -> None:
+        import threading
+
+        self._lock = threading.Lock()
+        self._by_loop: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[bool, tuple[C, AsyncGenerator[None, None]]]
+        ] = weakref.WeakKeyDictionary()
+
+    async def get(self, key: bool, make: Callable[[], C], close: Callable[[C], Awaitable[None]]) -> C:
+        """Return this loop's client for the key, made on first use."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            kept = self._by_loop.get(loop)
+            if kept is None:
+                for old in [other for other in self._by_loop if other.is_closed()]:
+                    del self._by_loop[old]  # a client may hold its loop alive
+                kept = self._by_loop[loop] = {}
+        if (found := kept.get(key)) is not None:
+            return found[0]
+        client = make()
+        guard = _close_at_end(client, close, kept, key)
+        kept[key] = (client, guard)
+        await anext(guard)
+        return client
+
+    async def aclose(self) -> None:
+        """Close the clients of the running loop."""
+        import asyncio
+
+        with self._lock:
+            kept = self._by_loop.pop(asyncio.get_running_loop(), {})
+        for _, guard in list(kept.values()):
+            await guard.aclose()
+
+
+async def _close_at_end(
+    client: C, close: Callable[[C], Awaitable[None]], kept: dict[bool, Any], key: bool
+) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        kept.pop(key, None)
+        await close(client)
+
+
+class _Httpx2Response:
+    def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = dict(response.headers)
+        self.body = self._read(call)
+
+    def _read(self, call: HttpCall) -> Generator[bytes, None, None]:
+        import httpx2
+
+        failure: Exception
+        # `response.stream` is what `iter_raw` reads; going there directly saves two layers a piece.
+        stream = cast("httpx2.SyncByteStream", self._response.stream)
+        inflate = inflater(self.headers)
+        try:
+            for data in stream:
+                if inflate is not None:
+                    data = inflate(data)
+                if data:
+                    yield data
+            return
+        except (httpx2.HTTPError, zlib.error) as error:
+            failure = httpx2_failure(error, call)
+        raise failure
+
+    def close(self) -> None:
+        self.body.close()
+        self._response.close()
+
+
+class _AsyncHttpx2Response:
+    def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = dict(response.headers)
+        self.body = self._read(call)
+
+    async def _read(self, call: HttpCall) -> AsyncGenerator[bytes, None]:
+        import httpx2
+
+        failure: Exception
+        stream = cast("httpx2.AsyncByteStream", self._response.stream)
+        inflate = inflater(self.headers)
+        try:
+            async for data in stream:
+                if inflate is not None:
+                    data = inflate(data)
+                if data:
+                    yield data
+            return
+        except (httpx2.HTTPError, zlib.error) as error:
+            failure = httpx2_failure(error, call)
+        raise failure
+
+    async def aclose(self) -> None:
+        await self.body.aclose()
+        await self._response.aclose()
+
+
+def _new_async_client(secure: bool) -> "httpx2.AsyncClient":
+    import httpx2
+
+    return httpx2.AsyncClient(verify=tls_context() if secure else False, limits=_limits())
+
+
+async def _close_async_client(client: "httpx2.AsyncClient") -> None:
+    await client.aclose()
+
+
+def _request_arguments(call: HttpCall) -> dict[str, Any]:
+    import httpx2
+
+    waits = call.timeouts
+    return {
+        "method": call.method,
+        "url": call.url,
+        "headers": {"user-agent": "sapwood", "accept-encoding": ACCEPTED_ENCODINGS, **call.headers},
+        "content": call.body,
+        "timeout": httpx2.Timeout(waits.between_bytes, connect=waits.connect, pool=None),
+    }
+
+
+def _limits() -> "httpx2.Limits":
+    import httpx2
+
+    return httpx2.Limits(max_connections=None, max_keepalive_connections=50, keepalive_expiry=30)
+
+
+def httpx2_failure(error: Exception, call: HttpCall) -> Exception:
+    """Return what went wrong, in words that hold no header and no body."""
+    import httpx2
+
+    host = host_of(call.url)
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            waited = call.timeouts.connect
+            return TransportFailure(f"no connection to {host} in {waited:g} s", is_timeout=True, is_connected=False)
+        case httpx2.TimeoutException():
+            return TransportFailure(f"{host} sent nothing for {call.timeouts.between_bytes:g} s", is_timeout=True)
+        case httpx2.ConnectError() | httpx2.ProxyError():
+            return TransportFailure(f"no connection to {host}: {error}"[:300], is_connected=False)
+        case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
+            return ConfigError(f"the request cannot be sent to {call.url!r}: check base_url, key and headers")
+        case zlib.error():
+            return TransportFailure(f"the compressed answer of {host} is damaged")
+        case _:
+            return TransportFailure(f"the connection to {host} broke: {error}"[:300])
+
+
+def host_of(url: str) -> str:
+    """Return the host and port of an address, without a name and password that may stand in it."""
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2] or "the provider"
+
+
+def is_secure(url: str) -> bool:
+    """Tell whether an address needs TLS."""
+    return not url.lower().startswith("http://")
+
+
+def inflater(headers: Mapping[str, str]) -> Callable[[bytes], bytes] | None:
+    """Return what decompresses a body piece by piece, None where it is not compressed."""
+    coding = headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity"):
+        return None
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise TransportFailure(f"the answer came in a coding that was not asked for: {coding[:40]!r}")
+    return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+
+
+@functools.cache
+def tls_context() -> "ssl.SSLContext":
+    """Return the TLS settings that all clients of this process share, made on first use."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+@functools.cache
+def default_transport() -> Transport:
+    """Return the transport that all providers without one of their own share."""
+    return Httpx2Transport()
