@@ -1,1 +1,368 @@
-"""temp"""
+"""sapwood: agents whose context always fits.
+
+Every public name is imported on first use, so `import sapwood` itself costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from sapwood._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from sapwood.agent.agent import Agent as Agent
+    from sapwood.agent.decorator import tool as tool
+    from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
+    from sapwood.agent.run_agent import run_agent as run_agent
+    from sapwood.agent.toolsets import to_tool_source as to_tool_source
+    from sapwood.agent.toolsets import to_toolset as to_toolset
+    from sapwood.context.manager import ContextManager as ContextManager
+    from sapwood.context.manager import ContextManagerOptions as ContextManagerOptions
+    from sapwood.context.manager import HistoryOptions as HistoryOptions
+    from sapwood.context.manager import PreparedContext as PreparedContext
+    from sapwood.context.manager import create_context_manager as create_context_manager
+    from sapwood.context.result import ContextResult as ContextResult
+    from sapwood.context.source import ContextSource as ContextSource
+    from sapwood.context.source import Contribution as Contribution
+    from sapwood.context.source import Loaded as Loaded
+    from sapwood.context.source import Saved as Saved
+    from sapwood.context.source import Selection as Selection
+    from sapwood.context.source import Turn as Turn
+    from sapwood.core.agent_tool import AgentTool as AgentTool
+    from sapwood.core.budget import Allocation as Allocation
+    from sapwood.core.budget import Budget as Budget
+    from sapwood.core.budget import TokenBudget as TokenBudget
+    from sapwood.core.cancel import CancelToken as CancelToken
+    from sapwood.core.diagnostics import ChildTurn as ChildTurn
+    from sapwood.core.diagnostics import TurnDiagnostics as TurnDiagnostics
+    from sapwood.core.errors import AuthenticationError as AuthenticationError
+    from sapwood.core.errors import BlockingCallError as BlockingCallError
+    from sapwood.core.errors import ConfigError as ConfigError
+    from sapwood.core.errors import ConflictError as ConflictError
+    from sapwood.core.errors import ContentFilterError as ContentFilterError
+    from sapwood.core.errors import ContextOverflowError as ContextOverflowError
+    from sapwood.core.errors import ConversationBusyError as ConversationBusyError
+    from sapwood.core.errors import LLMError as LLMError
+    from sapwood.core.errors import LLMTimeoutError as LLMTimeoutError
+    from sapwood.core.errors import ModelNotFoundError as ModelNotFoundError
+    from sapwood.core.errors import OutputMissingError as OutputMissingError
+    from sapwood.core.errors import ProviderNotInstalledError as ProviderNotInstalledError
+    from sapwood.core.errors import RateLimitError as RateLimitError
+    from sapwood.core.errors import RunCancelledError as RunCancelledError
+    from sapwood.core.errors import RunPausedError as RunPausedError
+    from sapwood.core.errors import SapwoodError as SapwoodError
+    from sapwood.core.errors import ServerError as ServerError
+    from sapwood.core.errors import StoreError as StoreError
+    from sapwood.core.errors import ToolError as ToolError
+    from sapwood.core.errors import ToolNameCollision as ToolNameCollision
+    from sapwood.core.events import AgentEvent as AgentEvent
+    from sapwood.core.events import CompactionFinished as CompactionFinished
+    from sapwood.core.events import CompactionStarted as CompactionStarted
+    from sapwood.core.events import ContextPrepared as ContextPrepared
+    from sapwood.core.events import ContextUpdated as ContextUpdated
+    from sapwood.core.events import MessageAdded as MessageAdded
+    from sapwood.core.events import MessageInterrupted as MessageInterrupted
+    from sapwood.core.events import RoundFinished as RoundFinished
+    from sapwood.core.events import RoundRestarted as RoundRestarted
+    from sapwood.core.events import RoundStarted as RoundStarted
+    from sapwood.core.events import TextDelta as TextDelta
+    from sapwood.core.events import ThinkingDelta as ThinkingDelta
+    from sapwood.core.events import ToolFinished as ToolFinished
+    from sapwood.core.events import ToolRunning as ToolRunning
+    from sapwood.core.events import ToolStarted as ToolStarted
+    from sapwood.core.events import TurnFinished as TurnFinished
+    from sapwood.core.events import TurnResumed as TurnResumed
+    from sapwood.core.events import TurnStarted as TurnStarted
+    from sapwood.core.ledger import ContextLedger as ContextLedger
+    from sapwood.core.ledger import LedgerLine as LedgerLine
+    from sapwood.core.memory import MemoryRecord as MemoryRecord
+    from sapwood.core.memory import RecallOptions as RecallOptions
+    from sapwood.core.messages import File as File
+    from sapwood.core.messages import Image as Image
+    from sapwood.core.messages import Message as Message
+    from sapwood.core.messages import Summary as Summary
+    from sapwood.core.messages import Text as Text
+    from sapwood.core.messages import Thinking as Thinking
+    from sapwood.core.messages import ToolCall as ToolCall
+    from sapwood.core.messages import ToolResult as ToolResult
+    from sapwood.core.model import LLMProvider as LLMProvider
+    from sapwood.core.model import ModelProfile as ModelProfile
+    from sapwood.core.model import ModelRequest as ModelRequest
+    from sapwood.core.model import Reply as Reply
+    from sapwood.core.model import TextChunk as TextChunk
+    from sapwood.core.model import ThinkingChunk as ThinkingChunk
+    from sapwood.core.parts import AgentContextPart as AgentContextPart
+    from sapwood.core.parts import AgentMemoryPart as AgentMemoryPart
+    from sapwood.core.parts import AgentPart as AgentPart
+    from sapwood.core.parts import AgentTextPart as AgentTextPart
+    from sapwood.core.parts import AgentToolPart as AgentToolPart
+    from sapwood.core.ports import MemoryStore as MemoryStore
+    from sapwood.core.ports import Runtime as Runtime
+    from sapwood.core.run import Run as Run
+    from sapwood.core.tools import ToolContext as ToolContext
+    from sapwood.core.tools import ToolSchema as ToolSchema
+    from sapwood.core.transcript import Transcript as Transcript
+    from sapwood.core.usage import RoundUsage as RoundUsage
+    from sapwood.core.usage import Usage as Usage
+    from sapwood.llm.anthropic.client import AnthropicClientLike as AnthropicClientLike
+    from sapwood.llm.base import BaseLLMProvider as BaseLLMProvider
+    from sapwood.llm.registry import create_provider as create_provider
+    from sapwood.llm.registry import register_provider as register_provider
+    from sapwood.memory.recall import format_memory_block as format_memory_block
+    from sapwood.memory.recall import recall_memory as recall_memory
+    from sapwood.memory.remember import remember_facts as remember_facts
+    from sapwood.sources.lazy_tools import LazyToolset as LazyToolset
+    from sapwood.sources.lazy_tools import LazyToolsetOptions as LazyToolsetOptions
+    from sapwood.sources.lazy_tools import LazyToolSourceOptions as LazyToolSourceOptions
+    from sapwood.sources.lazy_tools import lazy_tool_source as lazy_tool_source
+    from sapwood.sources.lazy_tools import lazy_toolset as lazy_toolset
+    from sapwood.sources.memory import MemorySourceOptions as MemorySourceOptions
+    from sapwood.sources.memory import memory_source as memory_source
+    from sapwood.sources.toolset import Toolset as Toolset
+    from sapwood.sources.toolset import merge_toolsets as merge_toolsets
+    from sapwood.stores.in_process import create_memory_store as create_memory_store
+
+_NAMES = {
+    # agent
+    "Agent": "sapwood.agent.agent",
+    "AgentTool": "sapwood.core.agent_tool",
+    "RunAgentOptions": "sapwood.agent.run_agent",
+    "ToolContext": "sapwood.core.tools",
+    "ToolSchema": "sapwood.core.tools",
+    "run_agent": "sapwood.agent.run_agent",
+    "tool": "sapwood.agent.decorator",
+    # events
+    "AgentEvent": "sapwood.core.events",
+    "TurnStarted": "sapwood.core.events",
+    "TurnResumed": "sapwood.core.events",
+    "RoundStarted": "sapwood.core.events",
+    "TextDelta": "sapwood.core.events",
+    "ThinkingDelta": "sapwood.core.events",
+    "MessageAdded": "sapwood.core.events",
+    "MessageInterrupted": "sapwood.core.events",
+    "ToolStarted": "sapwood.core.events",
+    "ToolRunning": "sapwood.core.events",
+    "ToolFinished": "sapwood.core.events",
+    "ContextUpdated": "sapwood.core.events",
+    "ContextPrepared": "sapwood.core.events",
+    "CompactionStarted": "sapwood.core.events",
+    "CompactionFinished": "sapwood.core.events",
+    "RoundRestarted": "sapwood.core.events",
+    "RoundFinished": "sapwood.core.events",
+    "TurnFinished": "sapwood.core.events",
+    # parts
+    "AgentPart": "sapwood.core.parts",
+    "AgentTextPart": "sapwood.core.parts",
+    "AgentToolPart": "sapwood.core.parts",
+    "AgentMemoryPart": "sapwood.core.parts",
+    "AgentContextPart": "sapwood.core.parts",
+    # results
+    "RoundUsage": "sapwood.core.usage",
+    "Usage": "sapwood.core.usage",
+    "TurnDiagnostics": "sapwood.core.diagnostics",
+    "ChildTurn": "sapwood.core.diagnostics",
+    "ContextLedger": "sapwood.core.ledger",
+    "LedgerLine": "sapwood.core.ledger",
+    "CancelToken": "sapwood.core.cancel",
+    "ContextResult": "sapwood.context.result",
+    # context
+    "ContextSource": "sapwood.context.source",
+    "Turn": "sapwood.context.source",
+    "Contribution": "sapwood.context.source",
+    "Selection": "sapwood.context.source",
+    "Loaded": "sapwood.context.source",
+    "Saved": "sapwood.context.source",
+    "ContextManager": "sapwood.context.manager",
+    "ContextManagerOptions": "sapwood.context.manager",
+    "HistoryOptions": "sapwood.context.manager",
+    "PreparedContext": "sapwood.context.manager",
+    "create_context_manager": "sapwood.context.manager",
+    "Budget": "sapwood.core.budget",
+    "TokenBudget": "sapwood.core.budget",
+    "Allocation": "sapwood.core.budget",
+    # sources
+    "memory_source": "sapwood.sources.memory",
+    "MemorySourceOptions": "sapwood.sources.memory",
+    "lazy_tool_source": "sapwood.sources.lazy_tools",
+    "LazyToolSourceOptions": "sapwood.sources.lazy_tools",
+    "lazy_toolset": "sapwood.sources.lazy_tools",
+    "LazyToolset": "sapwood.sources.lazy_tools",
+    "LazyToolsetOptions": "sapwood.sources.lazy_tools",
+    "to_toolset": "sapwood.agent.toolsets",
+    "to_tool_source": "sapwood.agent.toolsets",
+    "merge_toolsets": "sapwood.sources.toolset",
+    "Toolset": "sapwood.sources.toolset",
+    # memory
+    "MemoryRecord": "sapwood.core.memory",
+    "RecallOptions": "sapwood.core.memory",
+    "MemoryStore": "sapwood.core.ports",
+    "create_memory_store": "sapwood.stores.in_process",
+    "recall_memory": "sapwood.memory.recall",
+    "format_memory_block": "sapwood.memory.recall",
+    "remember_facts": "sapwood.memory.remember",
+    # messages
+    "Message": "sapwood.core.messages",
+    "Text": "sapwood.core.messages",
+    "Thinking": "sapwood.core.messages",
+    "Image": "sapwood.core.messages",
+    "File": "sapwood.core.messages",
+    "ToolCall": "sapwood.core.messages",
+    "ToolResult": "sapwood.core.messages",
+    "Summary": "sapwood.core.messages",
+    "Transcript": "sapwood.core.transcript",
+    # models
+    "LLMProvider": "sapwood.core.model",
+    "ModelProfile": "sapwood.core.model",
+    "ModelRequest": "sapwood.core.model",
+    "Reply": "sapwood.core.model",
+    "TextChunk": "sapwood.core.model",
+    "ThinkingChunk": "sapwood.core.model",
+    "BaseLLMProvider": "sapwood.llm.base",
+    "AnthropicClientLike": "sapwood.llm.anthropic.client",
+    "create_provider": "sapwood.llm.registry",
+    "register_provider": "sapwood.llm.registry",
+    # runs
+    "Run": "sapwood.core.run",
+    "Runtime": "sapwood.core.ports",
+    # errors
+    "SapwoodError": "sapwood.core.errors",
+    "ConfigError": "sapwood.core.errors",
+    "ToolNameCollision": "sapwood.core.errors",
+    "ProviderNotInstalledError": "sapwood.core.errors",
+    "LLMError": "sapwood.core.errors",
+    "RateLimitError": "sapwood.core.errors",
+    "ServerError": "sapwood.core.errors",
+    "LLMTimeoutError": "sapwood.core.errors",
+    "AuthenticationError": "sapwood.core.errors",
+    "ModelNotFoundError": "sapwood.core.errors",
+    "ContentFilterError": "sapwood.core.errors",
+    "ContextOverflowError": "sapwood.core.errors",
+    "StoreError": "sapwood.core.errors",
+    "ConflictError": "sapwood.core.errors",
+    "RunPausedError": "sapwood.core.errors",
+    "OutputMissingError": "sapwood.core.errors",
+    "ConversationBusyError": "sapwood.core.errors",
+    "RunCancelledError": "sapwood.core.errors",
+    "BlockingCallError": "sapwood.core.errors",
+    "ToolError": "sapwood.core.errors",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentContextPart",
+    "AgentEvent",
+    "AgentMemoryPart",
+    "AgentPart",
+    "AgentTextPart",
+    "AgentTool",
+    "AgentToolPart",
+    "Allocation",
+    "AnthropicClientLike",
+    "AuthenticationError",
+    "BaseLLMProvider",
+    "BlockingCallError",
+    "Budget",
+    "CancelToken",
+    "ChildTurn",
+    "CompactionFinished",
+    "CompactionStarted",
+    "ConfigError",
+    "ConflictError",
+    "ContentFilterError",
+    "ContextLedger",
+    "ContextManager",
+    "ContextManagerOptions",
+    "ContextOverflowError",
+    "ContextPrepared",
+    "ContextResult",
+    "ContextSource",
+    "ContextUpdated",
+    "Contribution",
+    "ConversationBusyError",
+    "File",
+    "HistoryOptions",
+    "Image",
+    "LLMError",
+    "LLMProvider",
+    "LLMTimeoutError",
+    "LazyToolSourceOptions",
+    "LazyToolset",
+    "LazyToolsetOptions",
+    "LedgerLine",
+    "Loaded",
+    "MemoryRecord",
+    "MemorySourceOptions",
+    "MemoryStore",
+    "Message",
+    "MessageAdded",
+    "MessageInterrupted",
+    "ModelNotFoundError",
+    "ModelProfile",
+    "ModelRequest",
+    "OutputMissingError",
+    "PreparedContext",
+    "ProviderNotInstalledError",
+    "RateLimitError",
+    "RecallOptions",
+    "Reply",
+    "RoundFinished",
+    "RoundRestarted",
+    "RoundStarted",
+    "RoundUsage",
+    "Run",
+    "RunAgentOptions",
+    "RunCancelledError",
+    "RunPausedError",
+    "Runtime",
+    "SapwoodError",
+    "Saved",
+    "Selection",
+    "ServerError",
+    "StoreError",
+    "Summary",
+    "Text",
+    "TextChunk",
+    "TextDelta",
+    "Thinking",
+    "ThinkingChunk",
+    "ThinkingDelta",
+    "TokenBudget",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "ToolFinished",
+    "ToolNameCollision",
+    "ToolResult",
+    "ToolRunning",
+    "ToolSchema",
+    "ToolStarted",
+    "Toolset",
+    "Transcript",
+    "Turn",
+    "TurnDiagnostics",
+    "TurnFinished",
+    "TurnResumed",
+    "TurnStarted",
+    "Usage",
+    "__version__",
+    "create_context_manager",
+    "create_memory_store",
+    "create_provider",
+    "format_memory_block",
+    "lazy_tool_source",
+    "lazy_toolset",
+    "memory_source",
+    "merge_toolsets",
+    "recall_memory",
+    "register_provider",
+    "remember_facts",
+    "run_agent",
+    "to_tool_source",
+    "to_toolset",
+    "tool",
+]
+
+__getattr__ = lazy_names(__name__, _NAMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,1 +1,1 @@
-"""temp"""
+"""The fluent face: Agent, run_agent, @tool."""

@@ -6,7 +6,7 @@ Source: guide D, "Context manager"; decision "a source that fails".
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
@@ -108,7 +108,9 @@ class ContextManager:
             parts.append((source, part))
         return offer(parts)
 
-    async def select(self, turn: Turn, meter: Meter, *, call: LeafCall | None = None) -> AsyncIterator[AgentEvent]:
+    async def select(
+        self, turn: Turn, meter: Meter, *, call: LeafCall | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
         """Yield what each source selects for this prompt, then ContextPrepared with the ledger's lines.
 
         turn.room: tokens that are left for all of them.
@@ -173,7 +175,7 @@ class ContextManager:
         budget = self.budget if isinstance(self.budget, Budget) else Budget(max(room, 1))
         return tuple(await call("history.compact", self.compactor, list(messages), budget))
 
-    async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncIterator[AgentEvent]:
+    async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncGenerator[AgentEvent, None]:
         """Yield what each source kept after the turn."""
         call = call or Leaf()
         for source in self.sources:
@@ -225,6 +227,59 @@ class ContextManager:
             raise error
         _log.error("context source %r failed: %s", source.name, type(error).__name__, exc_info=error)
         return ContextUpdated(source=source.name, op="failed", error=type(error).__name__)
+
+
+class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to the history before each turn.
+
+    compact: called with all messages and the budget; returns the messages to use instead, plain or async.
+    """
+
+    compact: Compactor | None = None
+
+
+class ContextManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `create_context_manager`, as one value."""
+
+    budget: Budget | TokenBudget
+    sources: Sequence[ContextSource | SourceLike] = ()
+    history: HistoryOptions | None = None
+    count_tools: bool = True
+    on_error: OnError = "report"
+
+
+def create_context_manager(
+    options: ContextManagerOptions | None = None,
+    *,
+    budget: Budget | TokenBudget | None = None,
+    sources: Sequence[ContextSource | SourceLike] = (),
+    history: HistoryOptions | None = None,
+    count_tools: bool = True,
+    on_error: OnError = "report",
+) -> ContextManager:
+    """Return a manager that puts recall, lazy tools and history compaction under one budget (guide D).
+
+    Give either options or keywords. count_tools: tool definitions count against the budget; guide D leaves
+    them out, which `False` gives.
+
+    Raises ConfigError without a budget.
+
+    >>> create_context_manager(budget=Budget(100_000)).sources
+    ()
+    """
+    if options is None:
+        if budget is None:
+            raise ConfigError("a context manager needs a budget, for example budget=Budget(100_000)")
+        options = ContextManagerOptions(
+            budget=budget, sources=sources, history=history, count_tools=count_tools, on_error=on_error
+        )
+    return ContextManager(
+        sources=options.sources,
+        budget=options.budget,
+        compact=options.history.compact if options.history else None,
+        count_tools=options.count_tools,
+        on_error=options.on_error,
+    )
 
 
 def _method(source: SourceLike, name: str) -> Callable[..., Any] | None:

@@ -66,9 +66,7 @@ class TokenBudget(Data, frozen=True, tag="token_budget"):
         if self.total_tokens <= 0:
             raise ConfigError(f"total_tokens must be above 0, not {self.total_tokens}")
         if not 0 <= self.reserve_tokens < self.total_tokens:
-            raise ConfigError(
-                f"reserve_tokens must be 0 to {self.total_tokens - 1}, not {self.reserve_tokens}"
-            )
+            raise ConfigError(f"reserve_tokens must be 0 to {self.total_tokens - 1}, not {self.reserve_tokens}")
 
     @property
     def room(self) -> int:

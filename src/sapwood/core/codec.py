@@ -64,9 +64,7 @@ def load_run(source: bytes | str) -> Run:
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not a stored run: {error}") from error
     if envelope.v > VERSION:
-        raise ValueError(
-            f"the run was stored by a newer version ({envelope.v}); this one reads up to {VERSION}"
-        )
+        raise ValueError(f"the run was stored by a newer version ({envelope.v}); this one reads up to {VERSION}")
     return from_json(bytes(envelope.value), Run)
 
 

@@ -135,9 +135,7 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
         return Finish("max_rounds")
     # between rounds, and the context must be compacted first or is over its window | Compact
     over = policy.window > 0 and spent.next_call_estimate > policy.window
-    if run.compacted < run.round and (
-        over or (policy.compact_first and run.compacted < 0 and not run.prepared)
-    ):
+    if run.compacted < run.round and (over or (policy.compact_first and run.compacted < 0 and not run.prepared)):
         return Compact()
     # this turn's content is not selected yet | Prepare
     if not run.prepared:

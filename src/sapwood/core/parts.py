@@ -53,9 +53,7 @@ class AgentContextPart(Data, frozen=True, tag="context"):
 AgentPart: TypeAlias = AgentTextPart | AgentToolPart | AgentMemoryPart | AgentContextPart
 
 
-def to_part(
-    event: AgentEvent, arguments: dict[str, dict[str, Any]], *, with_context: bool
-) -> AgentPart | None:
+def to_part(event: AgentEvent, arguments: dict[str, dict[str, Any]], *, with_context: bool) -> AgentPart | None:
     """Return the part that shows this event, None where it has none.
 
     arguments: by call key, kept by the caller from the ToolStarted events.

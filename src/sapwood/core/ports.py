@@ -3,7 +3,7 @@
 Law: the loop and the sources reach the world only through these.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -34,11 +34,11 @@ class Runtime(Protocol):
         """
         ...
 
-    def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncIterator[T]:
+    def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """Yield what the function's result yields; closing this closes that."""
         ...
 
-    def merge(self, flows: Sequence[AsyncIterator[T]]) -> AsyncIterator[T]:
+    def merge(self, flows: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """Yield from several flows as they go; each waits until its item was taken."""
         ...
 

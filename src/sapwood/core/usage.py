@@ -82,6 +82,4 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     @property
     def total_tokens(self) -> int:
         """All input and all output of the model call."""
-        return (
-            self.prompt_tokens + self.completion_tokens + self.cache_creation_tokens + self.cache_read_tokens
-        )
+        return self.prompt_tokens + self.completion_tokens + self.cache_creation_tokens + self.cache_read_tokens

@@ -57,19 +57,19 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
         max_rounds=spec.policy.max_rounds,
         ledger=ledger(sections, run.lines, window=spec.window),
     )
-    attempt = 0
+    attempt, began = 0, rt.monotonic()
     while True:
         try:
             async with aclosing(_streamed(request, live, rt)) as events:
                 async for event in events:
-                    if type(event) is Reply:
+                    if isinstance(event, Reply):
                         yield _added(event, action, run, live)
                     else:
                         yield event
             return
         except LLMError as error:
             shown = bool(live.draft)
-            delay = None if shown else retry_delay(error, attempt, rt.random(), policy=spec.retry)
+            delay = None if shown else _wait(error, attempt, began, live, rt)
             if delay is None:
                 interrupted = _interrupted(live, type(error).__name__)
                 if interrupted is not None:
@@ -78,6 +78,10 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                 raise
         attempt += 1
         await rt.sleep(delay)
+
+
+def _wait(error: LLMError, attempt: int, began: float, live: LiveTurn, rt: Runtime) -> float | None:
+    return retry_delay(error, attempt, rt.random(), policy=live.spec.retry, elapsed_seconds=rt.monotonic() - began)
 
 
 async def _streamed(

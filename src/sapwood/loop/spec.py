@@ -3,6 +3,8 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from sapwood.context.manager import ContextManager
@@ -51,6 +53,7 @@ class LiveTurn:
     """What one segment of a turn keeps in memory: derived things, and the draft of the reply that streams.
 
     run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised.
+    on_end: called once when the segment is over, however it ended.
     """
 
     __slots__ = (
@@ -64,12 +67,14 @@ class LiveTurn:
         "fixed",
         "interrupted",
         "offered",
+        "on_end",
         "run",
         "spec",
     )
 
-    def __init__(self, run: Run, spec: TurnSpec) -> None:
+    def __init__(self, run: Run, spec: TurnSpec, *, on_end: "Callable[[LiveTurn], None] | None" = None) -> None:
         self.run = run
+        self.on_end = on_end
         self.spec = spec
         self.offered = Offered()
         self.fixed = Fixed(self.offered, spec.meter)

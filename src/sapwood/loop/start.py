@@ -1,21 +1,12 @@
-"""start_run: the Run and the history from which a turn begins."""
+"""Where a turn begins and what it leaves: a new Run, and the history once it is over."""
 
-from collections.abc import Iterable
-
-from sapwood.core.messages import Message
 from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript
 
 
-def start_run(
-    run_id: str, prompt: Message | None, history: Iterable[Message] = ()
-) -> tuple[Run, Message | None, Transcript]:
-    """Return a new run, its prompt and a valid history.
-
-    Messages of unknown origin are repaired here and nowhere else; a Transcript is known to be valid.
-    """
-    past = history if isinstance(history, Transcript) else Transcript.of(tuple(history))
-    return Run(run_id), prompt, past
+def start_run(run_id: str) -> Run:
+    """Return a run in which nothing has happened yet."""
+    return Run(run_id)
 
 
 def finished_transcript(history: Transcript, run: Run) -> Transcript:

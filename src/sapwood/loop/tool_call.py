@@ -186,11 +186,12 @@ class _Call:
             if spec.executor is None:
                 raise ToolError(f"nothing runs {self.call.name}: give execute= or a tool with a function")
             return await self.rt.call(step, spec.executor, self.call.name, arguments, timeout=timeout, effect=True)
+        cancel = spec.cancel
         context = ToolContext(
             run_id=self.run.run_id,
             name=self.call.name,
             tool_call_key=self.item.call.key,
-            cancelled=(lambda: spec.cancel.cancelled) if spec.cancel is not None else None,
+            cancelled=(lambda: cancel.cancelled) if cancel is not None else None,
         )
         return await self.rt.call(step, bound.run, arguments, context, timeout=timeout, effect=True)
 

@@ -57,11 +57,11 @@ async def run_turn(
     is_new = run.phase == "new"
     first = TurnStarted(run_id=run.run_id, prompt=prompt) if is_new else TurnResumed(run_id=run.run_id)
     run = live.run = evolve(run, first)
-    await rt.checkpoint(run, first)
-    yield first
-    live.offer(await spec.context.gather(_turn(run, live), call=rt.call))
-    policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
     try:
+        await rt.checkpoint(run, first)
+        yield first
+        live.offer(await spec.context.gather(_turn(run, live), call=rt.call))
+        policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
             if spec.cancel is not None:
                 spec.cancel.check()
@@ -83,6 +83,8 @@ async def run_turn(
         if live.interrupted is not None:
             live.run = evolve(run, live.interrupted)
             await rt.checkpoint(live.run, live.interrupted)
+        if live.on_end is not None:
+            live.on_end(live)
 
 
 def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:

@@ -77,7 +77,7 @@ class AsyncioRuntime(SystemClock):
         async with self._slots:
             return await _run(step, fn, args, timeout, in_thread=True)
 
-    async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncIterator[T]:
+    async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """Iterate what the function returns; a merely iterable one is stepped in threads."""
         items = fn(*args)
         source: AsyncIterator[T] = aiter(items) if isinstance(items, AsyncIterable) else _threaded(step, items)
@@ -93,10 +93,10 @@ class AsyncioRuntime(SystemClock):
             if close is not None:
                 await close()
 
-    async def merge(self, flows: Sequence[AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def merge(self, flows: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """Run the flows as tasks that feed one queue and wait until their item was taken."""
         if len(flows) == 1:
-            async with aclosing(cast("AsyncGenerator[T, None]", flows[0])) as only:
+            async with aclosing(flows[0]) as only:
                 async for item in only:
                     yield item
             return
@@ -225,10 +225,10 @@ async def _next_or_end(source: AsyncIterator[object]) -> object:
     return await anext(source, _END)
 
 
-async def _pump(flow: AsyncIterator[T], queue: asyncio.Queue[tuple[Any, asyncio.Future[None] | None]]) -> None:
+async def _pump(flow: AsyncGenerator[T, None], queue: asyncio.Queue[tuple[Any, asyncio.Future[None] | None]]) -> None:
     loop = asyncio.get_running_loop()
     try:
-        async with aclosing(cast("AsyncGenerator[T, None]", flow)) as items:
+        async with aclosing(flow) as items:
             async for item in items:
                 taken = loop.create_future()
                 queue.put_nowait((item, taken))

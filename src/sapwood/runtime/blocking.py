@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sapwood.core.errors import StepTimeoutError
 from sapwood.core.events import AgentEvent
@@ -58,7 +58,7 @@ class BlockingRuntime(SystemClock):
         done: T = result
         return done
 
-    async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncIterator[T]:
+    async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """Iterate in place; what is only async-iterable is stepped on the private loop."""
         items = fn(*args)
         if isinstance(items, Iterable):
@@ -79,10 +79,10 @@ class BlockingRuntime(SystemClock):
         for item in self._stepped(step, items):
             yield item
 
-    async def merge(self, flows: Sequence[AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def merge(self, flows: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """One flow after another, in their order."""
         for flow in flows:
-            async with aclosing(cast("AsyncGenerator[T, None]", flow)) as items:
+            async with aclosing(flow) as items:
                 async for item in items:
                     yield item
 

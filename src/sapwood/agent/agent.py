@@ -1,0 +1,247 @@
+"""Agent: the fluent face. Each `with_*` replaces one field of a frozen config; each turn is a `run_turn`.
+
+Laws: no state of a turn lives here, so any number of turns may overlap on one Agent; `last_turn`,
+`last_result`, `last_output` and `last_messages` are written once, together, when a turn ends.
+"""
+
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from sapwood.agent.assemble import assemble
+from sapwood.agent.config import DEFAULT_MODEL, AgentConfig, Tokenizer
+from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
+from sapwood.context.meter import Calibration
+from sapwood.context.result import ContextResult
+from sapwood.context.source import ContextSource, SourceLike
+from sapwood.core.budget import TokenBudget
+from sapwood.core.cancel import CancelToken
+from sapwood.core.diagnostics import Cause, TurnDiagnostics
+from sapwood.core.errors import RunCancelledError
+from sapwood.core.events import AgentEvent, TextDelta
+from sapwood.core.model import LLMProvider
+from sapwood.core.names import name_map
+from sapwood.core.ports import Runtime
+from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
+from sapwood.core.transcript import Transcript
+from sapwood.loop.spec import LiveTurn
+from sapwood.loop.start import finished_transcript, start_run
+from sapwood.loop.turn import run_turn
+from sapwood.runtime.blocking import BlockingRuntime, iterate
+
+if TYPE_CHECKING:
+    from sapwood.runtime.private_loop import PrivateLoops
+
+
+class _Last(msgspec.Struct, frozen=True):
+    diagnostics: TurnDiagnostics
+    result: ContextResult
+    live: LiveTurn
+
+
+class Agent:
+    """A model with tools, memory and a context that always fits.
+
+    model: `provider/model`; without a provider it is Anthropic's. api_key, base_url: None reads the provider's
+    usual environment variables at the first call. llm: a provider to use in place of all these.
+    fallbacks: models to try, in order, where this one fails before it showed anything.
+    max_tokens: the window to plan for; the model's own where that is smaller. max_response_tokens: kept free
+    in it for the reply, and the cap on the reply. max_rounds: model calls in a turn.
+    tool_timeout: seconds for a tool that says none itself, None for no limit.
+    tool_result_max_tokens: a longer result is cut in its middle; None for no limit.
+    tokenizer: an exact counter; None estimates and learns from what the provider reports.
+    expose_errors: a tool's exception shows the model its type and message, paths and secrets masked.
+    max_retries: tries after the first for a failure that may pass.
+
+    Raises ConfigError for a value that cannot work.
+
+    >>> from sapwood.testing import scripted, says
+    >>> agent = Agent(llm=scripted(says("Hello!"))).with_system_prompt("Be brief.")
+    >>> "".join(agent.chat("Hi"))
+    'Hello!'
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        api_key: str | None = None,
+        llm: LLMProvider | None = None,
+        fallbacks: list[str] | None = None,
+        max_tokens: int = 16_384,
+        max_response_tokens: int = 1_024,
+        max_rounds: int = 10,
+        allow_skill_scripts: bool = False,
+        tool_timeout: float | None = None,
+        tool_result_max_tokens: int | None = 10_000,
+        tokenizer: Tokenizer | None = None,
+        base_url: str | None = None,
+        expose_errors: bool = True,
+        max_retries: int = 2,
+    ) -> None:
+        self._config = AgentConfig(
+            model=model,
+            api_key=api_key,
+            base_url=base_url,
+            llm=llm,
+            fallbacks=tuple(fallbacks or ()),
+            max_tokens=max_tokens,
+            max_response_tokens=max_response_tokens,
+            max_rounds=max_rounds,
+            allow_skill_scripts=allow_skill_scripts,
+            tool_timeout=tool_timeout,
+            tool_result_max_tokens=tool_result_max_tokens,
+            tokenizer=tokenizer,
+            expose_errors=expose_errors,
+            max_retries=max_retries,
+        )
+        self._provider = llm
+        self._calibration = Calibration()
+        self._loops: PrivateLoops | None = None
+        self._last: _Last | None = None
+
+    # -- configuration ---------------------------------------------------------------------------
+
+    def with_system_prompt(self, prompt: str) -> "Agent":
+        """Set the system prompt; the last one counts. Braces in it are just text."""
+        return self._set(system_prompt=prompt)
+
+    def with_tools(self, tools: Iterable[ToolLike]) -> "Agent":
+        """Add tools: AgentTools (functions under `@tool`), or schemas in a provider's form.
+
+        Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
+        """
+        added = (*self._config.tools, *(to_tool(item) for item in tools))
+        name_map(schema_of(item).name for item in added)
+        return self._set(tools=added)
+
+    def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> "Agent":
+        """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
+        return self._set(sources=(*self._config.sources, *sources))
+
+    def with_budget(self, budget: TokenBudget) -> "Agent":
+        """Set the window, the reserve for the reply and the shares of the sources."""
+        return self._set(budget=budget)
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def chat(
+        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+    ) -> Generator[str, None, None]:
+        """Yield the answer's text as it arrives; tools run in this thread.
+
+        prompt: a text, or a list of texts, images and files. messages: the history, which is not changed;
+        pass `last_messages` to go on. cancel: stops the turn from another thread.
+
+        Raises LLMError where the model does not answer, TypeError where something async is met while an
+        event loop runs in this thread.
+        """
+        with closing(self.stream(prompt, messages=messages, cancel=cancel)) as events:
+            for event in events:
+                if type(event) is TextDelta and not event.path:
+                    yield event.text
+
+    async def achat(
+        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Yield the answer's text as it arrives; as `chat`, on the running event loop."""
+        async with aclosing(self.astream(prompt, messages=messages, cancel=cancel)) as events:
+            async for event in events:
+                if type(event) is TextDelta and not event.path:
+                    yield event.text
+
+    def stream(
+        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+    ) -> Generator[AgentEvent, None, None]:
+        """Yield the events of a turn; see `chat`. It works inside a running event loop with plain tools."""
+        runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
+        events = self._events(prompt, messages, cancel, runtime)
+        return cast("Generator[AgentEvent, None, None]", iterate(events))  # iterate is a generator function
+
+    def astream(
+        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Yield the events of a turn on the running event loop; read-only tools of one reply overlap."""
+        from sapwood.runtime.aio import AsyncioRuntime
+
+        return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
+
+    def close(self) -> None:
+        """Close the private event loop on which `chat` runs async tools; a later turn opens a new one."""
+        if self._loops is not None:
+            self._loops.close()
+
+    # -- the last turn ---------------------------------------------------------------------------
+
+    @property
+    def last_turn(self) -> TurnDiagnostics | None:
+        """What the turn that ended last reports; None before the first."""
+        return self._last.diagnostics if self._last else None
+
+    @property
+    def last_result(self) -> ContextResult | None:
+        """The context of the turn that ended last; None before the first."""
+        return self._last.result if self._last else None
+
+    @property
+    def last_messages(self) -> Transcript:
+        """The history with the messages of the turn that ended last: pass it as `messages=` to go on."""
+        if self._last is None:
+            return Transcript()
+        live = self._last.live
+        if live.run.phase == "ended":
+            return live.transcript(live.run)
+        return finished_transcript(live.spec.history, live.run)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _set(self, **changes: Any) -> "Agent":
+        self._config = self._config.changed(**changes)
+        return self
+
+    def _events(
+        self, prompt: Prompt, messages: History, cancel: CancelToken | None, runtime: Runtime
+    ) -> AsyncGenerator[AgentEvent, None]:
+        message = to_prompt(prompt)
+        history = to_history(messages)
+        spec = assemble(self._config, self._llm(), history, calibration=self._calibration, cancel=cancel)
+        run = start_run(runtime.new_id())
+        live = LiveTurn(run, spec, on_end=self._ended)
+        return run_turn(run, spec, runtime, prompt=message, live=live)
+
+    def _llm(self) -> LLMProvider:
+        if self._provider is None:
+            from sapwood.llm.registry import create_provider
+
+            config = self._config
+            self._provider = create_provider(config.model, api_key=config.api_key, base_url=config.base_url)
+            if config.fallbacks:
+                from sapwood.llm.fallback import FallbackProvider
+
+                others = [create_provider(name, api_key=config.api_key) for name in config.fallbacks]
+                self._provider = FallbackProvider([self._provider, *others])
+        return self._provider
+
+    def _private_loops(self) -> "PrivateLoops":
+        if self._loops is None:
+            from sapwood.runtime.private_loop import PrivateLoops
+
+            self._loops = PrivateLoops()
+        return self._loops
+
+    def _ended(self, live: LiveTurn) -> None:
+        run = live.run
+        cause: Cause = run.stopped_by or _cause(live.error)
+        error = f"{type(live.error).__name__}: {live.error}" if isinstance(live.error, Exception) else None
+        first = run.rounds[0].ledger if run.rounds else run.ledger
+        result = ContextResult(system=live.offered.system_texts, messages=live.messages(run), ledger=first)
+        self._last = _Last(run.diagnostics(cause, error), result, live)
+
+
+def _cause(error: BaseException | None) -> Cause:
+    """Return why a turn ended that did not finish: closing and cancelling are no `Exception`."""
+    if isinstance(error, Exception) and not isinstance(error, RunCancelledError):
+        return "error"
+    return "cancelled"

@@ -1,0 +1,73 @@
+"""AgentConfig: everything that an Agent was told, frozen; each `with_*` replaces one field."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from sapwood.context.source import ContextSource, SourceLike
+from sapwood.core.budget import TokenBudget
+from sapwood.core.errors import ConfigError
+from sapwood.core.model import LLMProvider
+from sapwood.core.tools import BoundTool, ToolSchema
+
+DEFAULT_MODEL = "claude-haiku-4-5-20251001"
+
+
+@runtime_checkable
+class TokenizerLike(Protocol):
+    """Anything that counts tokens of a text."""
+
+    def count_tokens(self, text: str) -> int:
+        """Return the tokens of a text."""
+        ...
+
+
+Tokenizer: TypeAlias = TokenizerLike | Callable[[str], int]
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What an Agent was told. See `Agent` for the meaning of each field."""
+
+    model: str = DEFAULT_MODEL
+    api_key: str | None = None
+    base_url: str | None = None
+    llm: LLMProvider | None = None
+    fallbacks: tuple[str, ...] = ()
+    max_tokens: int = 16_384
+    max_response_tokens: int = 1_024
+    max_rounds: int = 10
+    allow_skill_scripts: bool = False
+    tool_timeout: float | None = None
+    tool_result_max_tokens: int | None = 10_000
+    tokenizer: Tokenizer | None = None
+    expose_errors: bool = True
+    max_retries: int = 2
+    system_prompt: str | None = None
+    tools: tuple[ToolSchema | BoundTool, ...] = ()
+    sources: tuple[ContextSource | SourceLike, ...] = ()
+    budget: TokenBudget | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_response_tokens", "max_rounds"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("tool_timeout", "tool_result_max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name} must be above 0, or None for no limit, not {value}")
+        if self.max_response_tokens >= self.max_tokens:
+            raise ConfigError(
+                f"max_response_tokens ({self.max_response_tokens}) is kept free for the reply out of max_tokens "
+                f"({self.max_tokens}), so it must be smaller"
+            )
+
+    def changed(self, **changes: Any) -> "AgentConfig":
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+    @property
+    def count(self) -> Callable[[str], int] | None:
+        """The exact counter, None to estimate."""
+        tokenizer = self.tokenizer
+        return tokenizer.count_tokens if isinstance(tokenizer, TokenizerLike) else tokenizer

@@ -1,0 +1,122 @@
+"""Messages in other people's words: dictionaries in the form of Anthropic or OpenAI -> our messages.
+
+Laws: nothing is lost without a word: what cannot be understood is refused with the value and the way out;
+the dictionaries are not changed and not kept.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+import msgspec
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.messages import File, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+
+
+def from_plain(value: Mapping[str, Any]) -> tuple[Message, ...]:
+    """Return the messages that one dictionary stands for; results in it become a message of their own.
+
+    Raises ConfigError for a role or a block that is not known.
+
+    >>> from_plain({"role": "user", "content": "hi"})[0].text
+    'hi'
+    """
+    role: Any = value.get("role")
+    content: Any = value.get("content")
+    if role in ("system", "developer"):
+        raise ConfigError(
+            f"a message of role {role!r} cannot stand in the history; give it as the system prompt instead "
+            "(with_system_prompt(...) or system=...)"
+        )
+    if role == "tool":
+        key = str(value.get("tool_call_id", ""))
+        return (Message("tool", (ToolResult(key, "", _result_content(content)),)),)
+    if role not in ("user", "assistant"):
+        raise ConfigError(f"role must be user, assistant or tool, not {role!r}")
+    parts = [_part(block) for block in _blocks(content)]
+    if role == "assistant":
+        parts.extend(_openai_call(call) for call in value.get("tool_calls") or ())
+        return (Message("assistant", tuple(parts)),)
+    results = tuple(part for part in parts if isinstance(part, ToolResult))
+    rest = tuple(part for part in parts if not isinstance(part, ToolResult))
+    groups = (Message("tool", results) if results else None, Message("user", rest) if rest else None)
+    return tuple(message for message in groups if message is not None)
+
+
+def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},) if content else ()
+    if isinstance(content, list | tuple):
+        items: Iterable[Any] = content
+        return [_block(item) for item in items]
+    raise ConfigError(f"content must be a text or a list of blocks, not {type(content).__name__}")
+
+
+def _block(item: Any) -> Mapping[str, Any]:
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    if isinstance(item, Mapping):
+        return cast("Mapping[str, Any]", item)
+    raise ConfigError(f"a content block must be a text or a dictionary, not {type(item).__name__}")
+
+
+def _part(block: Mapping[str, Any]) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            return Thinking(
+                text, {"anthropic": {"signature": block.get("signature")}} if block.get("signature") else None
+            )
+        case {"type": "tool_use", "name": str(name)}:
+            given: dict[str, Any] = dict(block.get("input") or {})
+            return ToolCall(name, deepcopy(given), id=str(block.get("id", "")))
+        case {"type": "tool_result"}:
+            content = _result_content(block.get("content"))
+            return ToolResult(str(block.get("tool_use_id", "")), "", content, is_error=bool(block.get("is_error")))
+        case {"type": "image", "source": {"type": "base64", "data": str(data), "media_type": str(kind)}}:
+            return Image(data, kind)
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return Image(url=url)
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return _image_url(url)
+        case {"type": "document", "source": {"type": "base64", "data": str(data), "media_type": str(kind)}}:
+            return File(data, kind, name=block.get("title"))
+        case {"type": "document", "source": {"type": "url", "url": str(url)}}:
+            return File(url=url, name=block.get("title"))
+        case {"type": str(kind)}:
+            return Opaque(kind, {"anthropic": deepcopy(dict(block))})
+        case _:
+            raise ConfigError(f"a content block needs a type; got keys {sorted(block)}")
+
+
+def _image_url(url: str) -> Image:
+    head, _, data = url.partition(";base64,")
+    if head.startswith("data:") and data:
+        return Image(data, head.removeprefix("data:"))
+    return Image(url=url)
+
+
+def _result_content(content: Any) -> tuple[Text | Image | File, ...]:
+    parts = [_part(block) for block in _blocks(content)]
+    shown = tuple(part for part in parts if isinstance(part, Text | Image | File))
+    return shown or (Text("(no content)"),)
+
+
+def _openai_call(call: Mapping[str, Any]) -> ToolCall:
+    function: Any = call.get("function")
+    match function:
+        case {"name": str(name)}:
+            raw = function.get("arguments") or "{}"
+        case _:
+            raise ConfigError(f"a tool call needs a function with a name; got {dict(call)!r:.300}")
+    try:
+        arguments = msgspec.json.decode(raw) if isinstance(raw, str) else raw
+    except msgspec.DecodeError:
+        return ToolCall(name, {}, id=str(call.get("id", "")), raw=str(raw), problem="malformed")
+    if not isinstance(arguments, dict):
+        return ToolCall(name, {}, id=str(call.get("id", "")), raw=str(raw), problem="not_an_object")
+    return ToolCall(name, deepcopy(cast("dict[str, Any]", arguments)), id=str(call.get("id", "")))
