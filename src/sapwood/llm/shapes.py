@@ -27,12 +27,13 @@ def _with_whole_characters(value: Any) -> Any:
         return value.encode("utf-8", "replace").decode()
     if is_object(value):
         return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
-    if _is_tuple(value):
+    if is_tuple(value):
         return _with_whole_characters(list(value))
     return [_with_whole_characters(item) for item in value] if is_list(value) else value
 
 
-def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Tell whether a value is a tuple."""
     return isinstance(value, tuple)
 
 
