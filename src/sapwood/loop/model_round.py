@@ -52,18 +52,15 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
         {str(name): size for name, size in sections.items() if spec.context.trim_history or name in fixed},
         spec.window,
     )
-    yield RoundStarted(
-        round=action.round,
-        max_rounds=spec.policy.max_rounds,
-        ledger=ledger(sections, run.lines, window=spec.window),
-    )
+    sent = ledger(sections, run.lines, window=spec.window)
+    yield RoundStarted(round=action.round, max_rounds=spec.policy.max_rounds, ledger=sent)
     attempt, began = 0, rt.monotonic()
     while True:
         try:
             async with aclosing(_streamed(request, live, rt)) as events:
                 async for event in events:
                     if isinstance(event, Reply):
-                        yield _added(event, action, run, live)
+                        yield _added(event, action, sent.estimated_tokens, live)
                     else:
                         yield event
             return
@@ -127,7 +124,7 @@ def _interrupted(live: LiveTurn, reason: str) -> MessageInterrupted | None:
     return MessageInterrupted(message=Message("assistant", (Text(text),), origin, partial=True), reason=reason)
 
 
-def _added(reply: Reply, action: CallModel, run: Run, live: LiveTurn) -> MessageAdded:
+def _added(reply: Reply, action: CallModel, sent_tokens: int, live: LiveTurn) -> MessageAdded:
     spec = live.spec
     live.draft.clear()
     profile = spec.provider.profile
@@ -140,21 +137,19 @@ def _added(reply: Reply, action: CallModel, run: Run, live: LiveTurn) -> Message
             calls += 1
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
-    usage = reply.usage or _estimated(reply, run, live)
+    usage = reply.usage or _estimated(reply, sent_tokens, live)
     if reply.usage is not None:
-        _learn(reply.usage, run, live)
+        _learn(reply.usage, sent_tokens, live)
     message = Message("assistant", tuple(parts), profile.origin)
     return MessageAdded(message=message, usage=usage, stop_reason=reply.stop_reason, refuse_calls=action.final)
 
 
-def _estimated(reply: Reply, run: Run, live: LiveTurn) -> Usage:
+def _estimated(reply: Reply, sent_tokens: int, live: LiveTurn) -> Usage:
     meter = live.spec.meter
     size = meter.raw_message(Message("assistant", reply.content))
-    prompt = run.ledger.estimated_tokens if run.ledger else 0
-    return Usage(prompt, meter.scaled(size.messages), estimated=True)
+    return Usage(sent_tokens, meter.scaled(size.messages), estimated=True)
 
 
-def _learn(usage: Usage, run: Run, live: LiveTurn) -> None:
-    ratio = live.spec.meter.ratio
-    if live.run.ledger is not None and ratio:
-        live.spec.meter.learn(estimated=round(live.run.ledger.estimated_tokens / ratio), reported=usage.input_tokens)
+def _learn(usage: Usage, sent_tokens: int, live: LiveTurn) -> None:
+    meter = live.spec.meter
+    meter.learn(estimated=round(sent_tokens / meter.ratio), reported=usage.input_tokens)
