@@ -1,0 +1,63 @@
+# Each target sets up what it needs. `make` alone lists them.
+PYTHON ?= $(shell scripts/find_python)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo chat test soak check docs bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+$(VENV)/base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade pip
+	$(PIP) install -q -e '.[cli,docstrings]'
+	@touch $@
+
+$(VENV)/local: $(VENV)/base
+	-$(PIP) install -q -e '.[local]'
+	@touch $@
+
+$(VENV)/test: $(VENV)/base
+	$(PIP) install -q --group test
+	@touch $@
+
+$(VENV)/check: $(VENV)/test
+	$(PIP) install -q --group check
+	@touch $@
+
+$(VENV)/bench: $(VENV)/test
+	$(PIP) install -q --group bench
+	@touch $@
+
+demo: $(VENV)/local ## a real conversation of four turns, no key needed (fetches a small model once)
+	@$(BIN)/python scripts/fetch_model.py --if-needed
+	@$(BIN)/python examples/demo.py
+
+chat: $(VENV)/local ## talk to the best model there is
+	@$(BIN)/sapwood chat
+
+test: $(VENV)/test ## every test on every Python here
+	@scripts/test
+
+soak: $(VENV)/test ## the tests that take more than ten seconds
+	$(BIN)/python -m pytest -m soak -n 2 --timeout 600
+
+check: $(VENV)/check ## lint, format, types, layers, architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/architecture
+
+docs: $(VENV)/base ## draw the generated parts of the documentation anew
+	$(BIN)/python scripts/draw_decide.py
+
+bench: $(VENV)/bench ## measure, and print the table of figures
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
