@@ -70,6 +70,8 @@ class BaseLLMProvider:
         endpoint = self._endpoint
         variable = endpoint.base_url_variable
         base_url = self._base_url or (os.environ.get(variable) if variable else None) or endpoint.base_url
+        if not base_url:
+            raise ConfigError(f"{self.profile.provider!r} has no address of its own: pass base_url=")
         key = self._secret()
         if not key and base_url == endpoint.base_url:
             raise AuthenticationError(
