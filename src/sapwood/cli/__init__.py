@@ -1,1 +1,1 @@
-"""temp"""
+"""The `sapwood` command."""

@@ -1,0 +1,130 @@
+"""`sapwood chat`: talk to an agent in the terminal.
+
+Laws: Ctrl-C stops the turn and not the program; the history of the session is kept, also of a turn that was
+stopped; a failure of the model is shown and the session goes on.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from sapwood.agent.agent import Agent
+from sapwood.cli.first_model import FirstModel, choose_model
+from sapwood.cli.view import TurnView, ledger_table
+from sapwood.core.errors import ConfigError, LLMError
+from sapwood.core.ledger import ContextLedger
+from sapwood.core.transcript import Transcript
+
+HELP = "/context: what the model sees · /clear: forget · /exit or Ctrl-D: end · Ctrl-C: stop a turn"
+SYSTEM = "You are a helpful assistant in a terminal. Answer briefly, in Markdown where it helps."
+
+
+def run_chat(
+    agent: str | None = None, *, model: str | None = None, base_url: str | None = None, system: str | None = None
+) -> int:
+    """Talk until the user ends it, and return the exit code.
+
+    agent: the user's own as `module:name`; a plain assistant on the best model there is without it.
+
+    Raises ConfigError for an agent or a model that cannot be had.
+    """
+    console = Console(highlight=False)
+    if agent is not None:
+        Session(load_agent(agent), console).run(f"agent {agent}")
+        return 0
+    chosen = choose_model(model, base_url=base_url)
+    try:
+        Session(plain_agent(chosen, system), console).run(f"model {chosen.label}")
+    finally:
+        chosen.close()
+    return 0
+
+
+def plain_agent(chosen: FirstModel, system: str | None) -> Agent:
+    """Return an assistant on this model, planned for the window that it has."""
+    window = chosen.provider.profile.context_window or 8_192
+    return Agent(
+        llm=chosen.provider, max_tokens=window, max_response_tokens=min(4_096, window // 4)
+    ).with_system_prompt(system or SYSTEM)
+
+
+def load_agent(name: str) -> Agent:
+    """Return the agent that `module:name` names; the current folder is looked in first.
+
+    Raises ConfigError where there is none.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise ConfigError(f"give your agent as module:name, for example app:agent, not {name!r}")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"there is no module {error.name!r}; run this in the folder that holds it") from error
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Agent):
+        kind = "nothing" if found is None else type(found).__name__
+        raise ConfigError(f"{attribute!r} in {module_name!r} is {kind}, not an Agent")
+    return found
+
+
+class Session:
+    """One conversation in the terminal."""
+
+    def __init__(self, agent: Agent, console: Console) -> None:
+        self._agent = agent
+        self._console = console
+        self._history = Transcript()
+        self._ledger: ContextLedger | None = None
+
+    def run(self, label: str) -> None:
+        """Ask and answer until the user ends it."""
+        self._console.print(Text(f"sapwood chat · {label}", style="bold"))
+        self._console.print(Text(HELP, style="dim"))
+        while True:
+            try:
+                line = self._console.input("[bold cyan]› [/]").strip()
+            except EOFError:
+                self._console.print()
+                return
+            except KeyboardInterrupt:
+                self._console.print(Text("\n(/exit or Ctrl-D ends)", style="dim"))
+                continue
+            if line in ("/exit", "/quit"):
+                return
+            if line:
+                self._answer(line)
+
+    def _answer(self, line: str) -> None:
+        match line:
+            case "/context":
+                self._console.print(ledger_table(self._ledger))
+            case "/clear":
+                self._history = Transcript()
+                self._console.print(Text("Forgotten.", style="dim"))
+            case "/help":
+                self._console.print(Text(HELP, style="dim"))
+            case _ if line.startswith("/"):
+                self._console.print(Text(f"There is no command {line.split()[0]}. {HELP}", style="yellow"))
+            case _:
+                self._turn(line)
+
+    def _turn(self, prompt: str) -> None:
+        events = self._agent.stream(prompt, messages=self._history)
+        try:
+            with TurnView(self._console) as view:
+                for event in events:
+                    view.show(event)
+        except KeyboardInterrupt:
+            events.close()
+            self._console.print(Text("Stopped.", style="yellow"))
+        except LLMError as error:
+            self._console.print(Text(f"The model did not answer: {error}", style="red"))
+        self._history = self._agent.last_messages
+        last = self._agent.last_turn
+        if last is not None and last.rounds:
+            self._ledger = last.rounds[-1].ledger

@@ -1,0 +1,143 @@
+"""A model for the first run: the best one that can be had without asking anything.
+
+In this order: a key in the environment; a local server that answers; a GGUF file through the extra `local`;
+else a script that says plainly that no model is connected.
+"""
+
+import os
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.model import LLMProvider, ModelRequest
+from sapwood.llm.registry import create_provider
+from sapwood.llm.scripted import ScriptedReply, says, scripted
+
+LOCAL_SERVERS = (
+    ("Ollama", "http://127.0.0.1:11434/v1"),
+    ("LM Studio", "http://127.0.0.1:1234/v1"),
+    ("llama-server", "http://127.0.0.1:8080/v1"),
+)
+PROBE_SECONDS = 0.3
+NO_MODEL = (
+    "No model is connected; this is a script speaking. To talk to a real one, do one of these and start again:\n\n"
+    "1. set ANTHROPIC_API_KEY or OPENAI_API_KEY;\n"
+    "2. start a local server (Ollama, LM Studio, llama-server), or set OPENAI_BASE_URL to one;\n"
+    '3. `pip install "sapwood[local]"` and `sapwood chat --model path/to/model.gguf`.'
+)
+
+
+class FirstModel(msgspec.Struct, frozen=True):
+    """A model and where it comes from.
+
+    label: for a person. is_real: False for the script. close: frees what was started for it.
+    """
+
+    provider: LLMProvider
+    label: str
+    is_real: bool = True
+    close: Callable[[], None] = lambda: None
+
+
+def choose_model(model: str | None = None, *, base_url: str | None = None, fetched: Path | None = None) -> FirstModel:
+    """Return the model that was asked for, or else the best there is.
+
+    model: `provider/model`, or the path of a GGUF file. fetched: a GGUF file to use where there is no key and
+    no server; None looks in the cache.
+
+    Raises ConfigError where the one that was asked for cannot be had.
+    """
+    if model is not None:
+        return _from_file(Path(model)) if _is_file(model) else _named(model, base_url)
+    if base_url is not None:
+        return _from_server("server", base_url)
+    for found in _candidates(fetched):
+        return found
+    return FirstModel(scripted(*[_no_model] * 10_000), "no model (a script)", is_real=False)
+
+
+def _candidates(fetched: Path | None) -> Iterator[FirstModel]:
+    for variable, provider, model in _KEYS:
+        if os.environ.get(variable):
+            yield _named(f"{provider}/{os.environ.get('SAPWOOD_MODEL') or model}", None)
+    for variable, name in (("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")):
+        url = os.environ.get(variable)
+        if url and (served := _served_models(url)):
+            yield _named(f"{name}/{served[0]}", url)
+    for label, url in LOCAL_SERVERS:
+        if served := _served_models(url):
+            yield FirstModel(_served(url, served[0]), f"{served[0]} on {label} ({url})")
+    path = fetched or _cached_file()
+    if path is not None and _has_engine():
+        yield _from_file(path)
+
+
+# Small, current models of the two providers whose keys are looked for; SAPWOOD_MODEL names another.
+_KEYS = (
+    ("ANTHROPIC_API_KEY", "anthropic", "claude-haiku-4-5"),
+    ("OPENAI_API_KEY", "openai", "gpt-5-mini"),
+)
+
+
+def _named(model: str, base_url: str | None) -> FirstModel:
+    provider = create_provider(model, base_url=base_url)
+    return FirstModel(provider, provider.profile.origin + (f" at {base_url}" if base_url else ""))
+
+
+def _from_server(label: str, base_url: str) -> FirstModel:
+    served = _served_models(base_url)
+    if not served:
+        raise ConfigError(f"no server answers at {base_url}/models; is it running, and does the URL end in /v1?")
+    return FirstModel(_served(base_url, served[0]), f"{served[0]} on {label} ({base_url})")
+
+
+def _served(base_url: str, model: str) -> LLMProvider:
+    return create_provider(f"openai/{model}", base_url=base_url, provider="local")
+
+
+def _from_file(path: Path) -> FirstModel:
+    from sapwood.llm.local import LocalServer
+
+    server = LocalServer(path)
+    return FirstModel(_served(server.base_url, server.model), f"{path.name} in this process", close=server.close)
+
+
+def _is_file(model: str) -> bool:
+    return model.endswith(".gguf") or Path(model).is_file()
+
+
+def _cached_file() -> Path | None:
+    from sapwood.llm.model_files import find_model
+
+    return find_model()
+
+
+def _has_engine() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("xllamacpp") is not None
+
+
+def _served_models(base_url: str) -> list[str]:
+    """Return the names of the models that a server offers; none where nothing answers."""
+    try:
+        with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=PROBE_SECONDS) as answer:
+            listed = msgspec.json.decode(answer.read(), type=_Listed)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return []
+    return [item.id for item in listed.data]
+
+
+class _Item(msgspec.Struct):
+    id: str
+
+
+class _Listed(msgspec.Struct):
+    data: list[_Item] = []
+
+
+def _no_model(request: ModelRequest) -> ScriptedReply:
+    return says(NO_MODEL)

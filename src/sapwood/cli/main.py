@@ -1,0 +1,46 @@
+"""The `sapwood` command: its arguments and the table of its commands.
+
+Law: nothing heavy is imported before a command runs, so that `--help` is at once.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    if options.command is None:
+        _parser().print_help()
+        return 2
+    return _chat(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    import sapwood
+
+    parser = argparse.ArgumentParser(prog="sapwood", description="Agents whose context always fits.")
+    parser.add_argument("--version", action="version", version=f"sapwood {sapwood.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    chat = commands.add_parser("chat", help="talk to an agent in the terminal")
+    chat.add_argument("agent", nargs="?", help="your own agent as module:name; without it, a plain assistant")
+    chat.add_argument("--model", help="provider/model, or the path of a GGUF file; without it, the best there is")
+    chat.add_argument("--base-url", help="another server that speaks the provider's protocol")
+    chat.add_argument("--system", help="the system prompt of the plain assistant")
+    return parser
+
+
+def _chat(options: argparse.Namespace) -> int:
+    from sapwood.core.errors import SapwoodError
+
+    try:
+        from sapwood.cli.chat import run_chat
+    except ModuleNotFoundError as error:
+        print(f'{error.name} is not installed; run: pip install "sapwood[cli]"', file=sys.stderr)
+        return 1
+    try:
+        return run_chat(options.agent, model=options.model, base_url=options.base_url, system=options.system)
+    except SapwoodError as error:
+        print(f"sapwood: {error}", file=sys.stderr)
+        return 1
