@@ -62,7 +62,13 @@ TABLE: list[tuple[str, Run, Policy, Spent, Action]] = [
     ("compacted once", Run(phase="idle", compacted=0), Policy(compact_first=True), Spent(), Prepare()),
     ("over the window", READY, Policy(window=10), Spent(next_call_estimate=11), Compact()),
     ("exactly at the window", READY, Policy(window=10), Spent(next_call_estimate=10), CallModel(0)),
-    ("still over after compacting", READY.replace(compacted=0), Policy(window=10), Spent(next_call_estimate=11), CallModel(0)),
+    (
+        "still over after compacting",
+        READY.replace(compacted=0),
+        Policy(window=10),
+        Spent(next_call_estimate=11),
+        CallModel(0),
+    ),
     (
         "over again in a later round",
         READY.replace(compacted=0, round=1, stop_reason="tool_use", had_calls=True),
@@ -91,7 +97,9 @@ TABLE: list[tuple[str, Run, Policy, Spent, Action]] = [
 ]
 
 
-@pytest.mark.parametrize(("run", "policy", "spent", "action"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+@pytest.mark.parametrize(
+    ("run", "policy", "spent", "action"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
 def test_decide(run: Run, policy: Policy, spent: Spent, action: Action) -> None:
     assert decide(run, policy, spent) == action
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.turns import bound, folded, spec, turn, with_policy
 
 from sapwood.core.cancel import CancelToken
 from sapwood.core.codec import dump_run, event_from_json, load_run, to_json
@@ -23,12 +22,14 @@ from sapwood.loop.turn import run_turn
 from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing import assert_ordered, assert_prefix_kept, call, calls, fails, says, scripted
+from support.turns import bound, folded, spec, turn, with_policy
 
 TOOLS = ("read", "write", "boom", "slow")
 _texts = st.sampled_from(["", "one", "two words", "雪 and 🦊"])
 _calls = st.lists(st.sampled_from([*TOOLS, "unknown"]), min_size=1, max_size=4)
 _rounds = st.one_of(
-    st.builds(lambda names, text: ("calls", names, text), _calls, _texts), st.builds(lambda text: ("text", text), _texts)
+    st.builds(lambda names, text: ("calls", names, text), _calls, _texts),
+    st.builds(lambda text: ("text", text), _texts),
 )
 SCRIPTS = st.lists(_rounds, min_size=1, max_size=4)
 
@@ -98,7 +99,9 @@ def test_sync_and_async_give_the_same_transcript(script: list[Any]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(script=SCRIPTS, on_asyncio=st.booleans())
-def test_a_json_copy_of_the_run_after_any_event_ends_in_the_same_transcript(script: list[Any], on_asyncio: bool) -> None:
+def test_a_json_copy_of_the_run_after_any_event_ends_in_the_same_transcript(
+    script: list[Any], on_asyncio: bool
+) -> None:
     events = turn(given_spec(script), runtime="asyncio" if on_asyncio else "blocking")
     whole = folded(events)
     run = Run("run-1")
@@ -119,9 +122,7 @@ def test_a_json_copy_of_the_run_after_any_event_ends_in_the_same_transcript(scri
 def test_a_call_in_flight_at_a_crash_is_not_run_again_unless_that_does_no_harm(names: list[str]) -> None:
     script = [("calls", names, "")]
     ran: list[int] = []
-    setup = spec(
-        model(script), [*tools()[:3], bound("write", lambda n: ran.append(n))], policy=Policy(max_rounds=4)
-    )
+    setup = spec(model(script), [*tools()[:3], bound("write", lambda n: ran.append(n))], policy=Policy(max_rounds=4))
     events = turn(setup)
     for place, event in enumerate(events):
         if not isinstance(event, ToolRunning):

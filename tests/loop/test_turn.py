@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from support.turns import bound, finishes, folded, kinds, spec, turn, with_policy
 
 from sapwood.core.errors import LLMError, RateLimitError, ServerError, ToolError
 from sapwood.core.events import (
@@ -20,6 +19,7 @@ from sapwood.core.usage import Usage
 from sapwood.loop.spec import LiveTurn
 from sapwood.loop.start import start_run
 from sapwood.testing import assert_prefix_kept, call, calls, fails, says, scripted
+from support.turns import bound, finishes, folded, kinds, spec, turn, with_policy
 
 RUNTIMES = pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
 
@@ -59,7 +59,13 @@ def test_tools_run_and_their_results_go_back(runtime: str) -> None:
     events = turn(spec(model, [bound("add", add)]), runtime=runtime)
 
     (finish,) = finishes(events)
-    assert (finish.tool_call_id, finish.name, finish.result, finish.value, finish.is_error) == ("c1", "add", "3", 3, False)
+    assert (finish.tool_call_id, finish.name, finish.result, finish.value, finish.is_error) == (
+        "c1",
+        "add",
+        "3",
+        3,
+        False,
+    )
     assert isinstance(events[-1], TurnFinished)
     assert events[-1].text == "let me.it is 3"
     second = model.requests[1].transcript
@@ -109,7 +115,10 @@ def test_a_write_runs_alone_and_reads_overlap(runtime: str) -> None:
 
     model = scripted(
         calls(
-            call("read", {"name": "a"}), call("read", {"name": "b"}), call("write", {"name": "w"}), call("read", {"name": "c"})
+            call("read", {"name": "a"}),
+            call("read", {"name": "b"}),
+            call("write", {"name": "w"}),
+            call("read", {"name": "c"}),
         ),
         says("done"),
     )
@@ -246,7 +255,9 @@ def test_a_tool_error_shows_its_message_and_others_as_the_policy_says(runtime: s
 
 @RUNTIMES
 def test_events_show_the_providers_id_where_it_is_unique_and_else_the_key(runtime: str) -> None:
-    model = scripted(calls(call("ping", id="x"), call("ping", id="x"), call("ping")), calls(call("ping", id="x")), says("ok"))
+    model = scripted(
+        calls(call("ping", id="x"), call("ping", id="x"), call("ping")), calls(call("ping", id="x")), says("ok")
+    )
     events = turn(spec(model, [bound("ping", lambda: "pong")]), runtime=runtime)
     starts = [(event.key, event.tool_call_id) for event in events if isinstance(event, ToolStarted)]
     assert starts == [("r0c0", "x"), ("r0c1", "r0c1"), ("r0c2", "r0c2"), ("r1c0", "r1c0")]
@@ -281,7 +292,9 @@ def test_interrupted_text_is_yielded_before_the_error() -> None:
             seen.append(event)
     del seen
     events = iterate(
-        run_turn(start_run("r"), spec(scripted(fails(ServerError("gone"), after="half"))), BlockingRuntime(), prompt=None)
+        run_turn(
+            start_run("r"), spec(scripted(fails(ServerError("gone"), after="half"))), BlockingRuntime(), prompt=None
+        )
     )
     collected: list[object] = []
     with pytest.raises(ServerError):

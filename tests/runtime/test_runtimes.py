@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from support.turns import bound, collect, finishes, spec, turn
 
 from sapwood.core.cancel import CancelToken
 from sapwood.core.errors import BlockingCallError, RunCancelledError, StepCancelledError, StepTimeoutError
@@ -21,6 +20,7 @@ from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.runtime.private_loop import PrivateLoops, limited
 from sapwood.testing import call, calls, says, scripted
+from support.turns import bound, collect, finishes, spec, turn
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
 
@@ -394,7 +394,9 @@ def test_a_cancelled_turn_abandons_only_its_plain_functions(caplog: pytest.LogCa
 
     async def main() -> None:
         given = spec(scripted(calls("block")), [bound("block", lambda: release.wait(5))])
-        task = asyncio.create_task(collect(run_turn(start_run("r"), given, AsyncioRuntime(), prompt=Message.user("go"))))
+        task = asyncio.create_task(
+            collect(run_turn(start_run("r"), given, AsyncioRuntime(), prompt=Message.user("go")))
+        )
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

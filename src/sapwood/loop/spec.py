@@ -87,6 +87,12 @@ class LiveTurn:
         self._sent = spec.history
         self._sent_count = 0
 
+    def ended(self) -> None:
+        """Tell whoever asked to know that the segment is over; once."""
+        tell, self.on_end = self.on_end, None
+        if tell is not None:
+            tell(self)
+
     def offer(self, offered: Offered) -> None:
         """Take what the sources contribute for this segment."""
         self.offered = offered

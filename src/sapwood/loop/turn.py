@@ -73,6 +73,8 @@ async def run_turn(
                         continue
                     run = live.run = evolve(run, event)
                     await rt.checkpoint(run, event)
+                    if type(event) is TurnFinished:
+                        live.ended()  # before the consumer sees it, who may leave then
                     yield event
             if isinstance(action, Finish | Pause):
                 return
@@ -83,8 +85,7 @@ async def run_turn(
         if live.interrupted is not None:
             live.run = evolve(run, live.interrupted)
             await rt.checkpoint(live.run, live.interrupted)
-        if live.on_end is not None:
-            live.on_end(live)
+        live.ended()
 
 
 def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:

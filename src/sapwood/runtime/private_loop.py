@@ -22,7 +22,7 @@ class PrivateLoops:
 
     def __init__(self) -> None:
         self._local = threading.local()
-        self._all: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        self._all: weakref.WeakSet[_OwnedLoop] = weakref.WeakSet()
         _OWNERS.add(self)
 
     def run(self, awaitable: Awaitable[T], what: str, timeout: float | None = None) -> T:
@@ -43,17 +43,32 @@ class PrivateLoops:
 
     def close(self) -> None:
         """Close the loops; a later call opens a new one."""
-        for loop in list(self._all):
-            if not loop.is_running() and not loop.is_closed():
-                loop.run_until_complete(loop.shutdown_asyncgens())
-                loop.close()
+        for owned in list(self._all):
+            owned.close()
 
     def _loop(self) -> asyncio.AbstractEventLoop:
-        loop: asyncio.AbstractEventLoop | None = getattr(self._local, "loop", None)
-        if loop is None or loop.is_closed():
-            loop = self._local.loop = asyncio.new_event_loop()
-            self._all.add(loop)
-        return loop
+        owned: _OwnedLoop | None = getattr(self._local, "owned", None)
+        if owned is None or owned.loop.is_closed():
+            owned = self._local.owned = _OwnedLoop()
+            self._all.add(owned)
+        return owned.loop
+
+
+class _OwnedLoop:
+    """A loop that is closed with whoever holds it: its thread, or the Agent."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        if self.loop.is_running() or self.loop.is_closed():
+            return
+        if not is_loop_running():  # else it is collected inside another loop and cannot run once more
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def is_loop_running() -> bool:
