@@ -188,7 +188,7 @@ class _Exchange:
         self._status = 0
         self._headers: dict[str, str] = {}
         self._whole: list[bytes] | None = None  # the pieces of a body that is no event stream
-        self._begun = False
+        self._lead: bytes | None = b""  # what came before the first byte that is no white space
 
     def begin(self, status: int, headers: Any) -> None:
         """Note the head of the response."""
@@ -199,16 +199,18 @@ class _Exchange:
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
         """Return the chunks that these bytes complete; an error in them ends the response."""
-        if not self._begun:
-            self._begun = True
-            # Some gateways answer a request for a stream with the whole reply as JSON.
-            if self._whole is None and data.lstrip()[:1] in (b"{", b"["):
+        if self._lead is not None and self._whole is None:
+            data = self._lead + data
+            first = data.lstrip()[:1]
+            self._lead = None if first else data
+            # Some gateways answer a request for a stream with the whole reply as JSON, after some white space.
+            if first in (b"{", b"["):
                 self._whole = []
         if self._whole is not None:
             self._whole.append(data)
             self.is_over = self._status >= 300 and sum(map(len, self._whole)) > MAX_ERROR_BYTES
             return ()
-        return self._decode(self._split.feed(data))
+        return self._decode(self._split.feed(data)) if self._lead is None else ()
 
     def _decode(self, events: Sequence[tuple[bytes, bytes]]) -> Sequence[StreamChunk]:
         chunks: list[StreamChunk] = []

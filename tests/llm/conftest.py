@@ -1,0 +1,29 @@
+"""Where the recordings are, and the server that plays them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from wire_files import wire_file
+
+from support.replay_server import Faults, ReplayServer
+
+Serve = Callable[..., ReplayServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Return a function that plays a recording by its name, or a document, with faults."""
+    with ExitStack() as stack:
+
+        def start(source: str | dict[str, Any], **faults: Any) -> ReplayServer:
+            found = wire_file(source) if isinstance(source, str) else source
+            return stack.enter_context(ReplayServer(found, faults=Faults(**faults), on_exhausted="repeat"))
+
+        yield start
