@@ -172,8 +172,11 @@ def _with_field_defaults(fn: Any) -> Callable[..., Any]:
     def filled(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind_partial(*args, **kwargs)
         for name, field in defaults.items():
-            if name not in bound.arguments and not field.is_required():
-                bound.arguments[name] = field.get_default(call_default_factory=True)
+            if name in bound.arguments:
+                continue
+            if field.is_required():
+                raise TypeError(f"{fn.__name__}() misses the argument {name!r}")
+            bound.arguments[name] = field.get_default(call_default_factory=True)
         return fn(*bound.args, **bound.kwargs)
 
     return filled

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from sapwood.core.call_plan import CallPlan, Parameter, is_async_callable, parameters_of, plan_for, plan_of
-from sapwood.core.check_schema import check_schema, is_list, is_object
+from sapwood.core.check_schema import check_schema, is_list, is_object, plainly_fits
 from sapwood.core.errors import ConfigError, ToolInputError
 from sapwood.core.input_problems import Problem, input_error, path_text, pydantic_problems
 from sapwood.core.tools import BoundTool, JsonObject, ToolSchema
@@ -229,19 +229,37 @@ class AgentTool(BaseModel):
         return hash((type(self), self.name))
 
 
+class _Docstring:
+    """Gives a tool the docstring of its function and the class its own."""
+
+    def __init__(self, own: str | None) -> None:
+        self._own = own
+
+    def __get__(self, instance: AgentTool | None, owner: type) -> str | None:
+        return self._own if instance is None else instance.fn.__doc__
+
+
+# Pydantic reads the docstring while it makes the class, so only then can it be replaced.
+AgentTool.__doc__ = cast("str", _Docstring(AgentTool.__doc__))
+
+
 class SchemaArguments:
     """Arguments by a schema that was written by hand: checked as they are, handed over as a deep copy."""
 
     def __init__(self, input_schema: JsonObject, fn: Callable[..., Any]) -> None:
         self.input_schema = input_schema
         self.plan = plan_of(fn)
+        self._plainly_fits = plainly_fits(input_schema)
 
     def check(self, raw: JsonObject) -> Mapping[str, Any]:
         """Return a copy of the arguments; raises ToolInputError.
 
         A null that the schema does not allow, for an optional argument, counts as left out.
         """
-        raw = copied(as_object(raw))
+        raw = as_object(raw)
+        if self._plainly_fits(raw):
+            return dict(raw)  # flat, so this is a deep copy
+        raw = copied(raw)
         problems = check_schema(raw, self.input_schema)
         required = self.input_schema.get("required")
         optional = [key for key in raw if not is_list(required) or key not in required]
