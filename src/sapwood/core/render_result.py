@@ -8,6 +8,7 @@ import base64
 import math
 import re
 import unicodedata
+from collections import UserString
 from collections.abc import Callable, Iterable, Mapping, MappingView, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, time
@@ -173,6 +174,8 @@ class _Renderer:
                 return self.json(value.value, depth + 1)
             case str():
                 return clean(str.__str__(value))  # of a subclass, too
+            case UserString():
+                return clean(value.data)
             case complex():
                 return str(value)
             case int():
@@ -302,17 +305,21 @@ def cap(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
     if total <= max_tokens:
         return text
     room = max(max_tokens, 0)
-    head = _end(text, room - room // 2, total, count, from_start=True)
-    tail = _end(text[len(head) :], room // 2, total, count, from_start=False)
+    density = len(text) / total
+    head = _end(text, room - room // 2, density, count, from_start=True)
+    tail = _end(text[len(head) :], room // 2, density, count, from_start=False)
     left_out = max(total - room, 1)
     line = f"[... {left_out:,} of {total:,} tokens left out; the whole text has {len(text):,} characters ...]"
     return "\n".join(part for part in (head.rstrip(), line, tail.lstrip()) if part)
 
 
-def _end(text: str, room: int, total: int, count: Callable[[str], int], *, from_start: bool) -> str:
-    """Return about as much of one end of the text as takes `room` tokens, never more."""
+def _end(text: str, room: int, density: float, count: Callable[[str], int], *, from_start: bool) -> str:
+    """Return about as much of one end of the text as takes `room` tokens, never more.
+
+    density: characters for each token, as a first guess.
+    """
     best = ""
-    size = max(1, len(text) * room // total) if room > 0 else 0
+    size = max(1, int(room * density)) if room > 0 else 0
     for _ in range(_MAX_TRIES):
         if size <= 0:
             break
@@ -331,6 +338,8 @@ def _end(text: str, room: int, total: int, count: Callable[[str], int], *, from_
 
 _MAX_TRIES = 12
 _MAX_CLUSTER = 64  # code points; a longer run of marks is no character that anybody wrote
+
+_MAX_FLAGS = 10_000  # letters of flags in a row; beyond, one may be cut
 
 
 def _piece(text: str, size: int, *, from_start: bool) -> str:
@@ -354,7 +363,7 @@ def _belong_together(text: str, at: int) -> bool:
     if not (_is_flag_letter(before) and _is_flag_letter(after)):
         return False
     start = at
-    while start > max(0, at - _MAX_CLUSTER) and _is_flag_letter(text[start - 1]):
+    while start > max(0, at - _MAX_FLAGS) and _is_flag_letter(text[start - 1]):
         start -= 1
     return (at - start) % 2 == 1  # two letters make one flag
 
