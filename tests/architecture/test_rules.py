@@ -109,7 +109,9 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_importing_the_agent_imports_no_http_client_no_pydantic_and_no_event_loop() -> None:
-    code = "import sys, sapwood; sapwood.Agent; print([n for n in ('pydantic', 'httpx2', 'asyncio') if n in sys.modules])"
+    code = (
+        "import sys, sapwood; sapwood.Agent; print([n for n in ('pydantic', 'httpx2', 'asyncio') if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -21,7 +21,7 @@ def read_call(
 ) -> ToolCall:
     """Return the call that this argument text describes.
 
-    Empty text, `null` and white space are no arguments. Some servers give the object itself.
+    Empty text and white space are no arguments; `null` is not an object. Some servers give the object itself.
     complete: the provider closed the block; where it did not, what cannot be read is `incomplete`.
 
     >>> read_call("add", '{"a": 1}').arguments
@@ -44,7 +44,5 @@ def read_call(
         if isinstance(value, dict):
             # JSON objects have text keys
             return ToolCall(name, cast("dict[str, Any]", value), id=id, provider_data=provider_data)
-        if value is None:
-            return ToolCall(name, id=id, provider_data=provider_data)
         problem = "not_an_object"
     return ToolCall(name, id=id, raw=text, problem=problem, provider_data=provider_data)
