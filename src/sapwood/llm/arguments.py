@@ -22,7 +22,7 @@ def read_call(
     """Return the call that this argument text describes.
 
     Empty text and white space are no arguments; `null` is not an object. Some servers give the object itself.
-    complete: the provider closed the block; where it did not, what cannot be read is `incomplete`.
+    complete: the provider closed the block; where it did not, what is empty or cannot be read is `incomplete`.
 
     >>> read_call("add", '{"a": 1}').arguments
     {'a': 1}
@@ -32,7 +32,9 @@ def read_call(
     if isinstance(text, dict):
         return ToolCall(name, text, id=id, provider_data=provider_data)
     if text is None or not text.strip():
-        return ToolCall(name, id=id, provider_data=provider_data)
+        if complete:
+            return ToolCall(name, id=id, provider_data=provider_data)
+        return ToolCall(name, id=id, raw=text or "", problem="incomplete", provider_data=provider_data)
     problem: Problem
     try:
         value: Any = msgspec.json.decode(text)

@@ -36,6 +36,16 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_window",
 }
 _CUT_SHORT = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+_TELLING = frozenset(
+    {
+        b"message_start",
+        b"message_delta",
+        b"content_block_start",
+        b"content_block_delta",
+        b"content_block_stop",
+        b"error",
+    }
+)
 _NOTHING: tuple[StreamChunk, ...] = ()
 
 
@@ -108,8 +118,8 @@ class AnthropicDecoder:
         try:
             value = decode_json(data)
         except UNREADABLE:
-            if event in (b"ping", b""):
-                return _NOTHING
+            if not data.strip() or (event and event not in _TELLING):
+                return _NOTHING  # a ping, or something that is not for us
             raise ServerError("the stream holds an event that cannot be read") from None
         return self.take(value, event.decode("utf-8", "replace"))
 

@@ -122,8 +122,8 @@ class ChatDecoder:
         return self._feed_any(event, data)
 
     def _feed_any(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
-        if data.strip() == b"[DONE]":
-            self._done = True
+        if (word := data.strip()) in (b"[DONE]", b""):
+            self._done = self._done or bool(word)
             return _NOTHING
         try:
             value = decode_json(data)
