@@ -51,9 +51,13 @@ def price_of(provider: str, model: str) -> Price | None:
 
 
 def _row(provider: str, model: str) -> dict[str, Any]:
+    """Return the model's row, which adds to that of its provider."""
     rows = _rows()
     fitting = [row for row in rows if row["provider"] == provider and model.startswith(row["prefix"])]
-    return max(fitting, key=lambda row: len(row["prefix"]), default=rows[0])
+    if not fitting:
+        return rows[0]
+    fitting.sort(key=lambda row: len(row["prefix"]))
+    return fitting[-1] if fitting[0]["prefix"] else {**fitting[0], **fitting[-1]}
 
 
 @functools.cache

@@ -1,0 +1,117 @@
+"""Providers by name, and what the table knows of models."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sapwood.core.errors import ConfigError, ProviderNotInstalledError
+from sapwood.core.model import ModelRequest
+from sapwood.core.transcript import Transcript
+from sapwood.llm.anthropic import AnthropicProvider
+from sapwood.llm.openai import OpenAIChatProvider
+from sapwood.llm.profiles import price_of, profile_of
+from sapwood.llm.registry import create_provider, register_provider
+from sapwood.llm.scripted import says, scripted
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "origin"),
+    [
+        ("anthropic/claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
+        ("claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
+        ("OpenAI/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
+        ("openai/org/model:free", OpenAIChatProvider, "openai/org/model:free"),
+    ],
+)
+def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
+    provider = create_provider(name, api_key="k", max_tokens=5)
+
+    assert isinstance(provider, kind)
+    assert provider.profile.origin == origin
+
+
+def test_an_unknown_provider_lists_the_known_ones_and_the_way_out() -> None:
+    with pytest.raises(ProviderNotInstalledError, match=r"known: anthropic, openai.*base_url=") as caught:
+        create_provider("acme/rocket-1")
+    assert "openai/rocket-1" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "openai/", "anthropic/ "])
+def test_an_empty_model_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        create_provider(name)
+
+
+def test_a_provider_may_be_added() -> None:
+    register_provider("Mine", lambda model, **options: scripted(says(f"{model} {options}")))
+    try:
+        provider = create_provider("mine/m1", base_url="http://x")
+        assert [*provider.stream(ModelRequest(Transcript()))][-1].content[0].text == "m1 {'base_url': 'http://x'}"
+    finally:
+        from sapwood.llm import registry
+
+        registry._factories.pop("mine")
+    with pytest.raises(ConfigError, match="without a slash"):
+        register_provider("a/b", lambda model: scripted())
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "window", "output"),
+    [
+        ("anthropic", "claude-haiku-4-5-20251001", 200_000, 64_000),
+        ("anthropic", "claude-opus-4-8", 1_000_000, 128_000),
+        ("anthropic", "claude-opus-4-1-20250805", 200_000, 32_000),
+        ("anthropic", "claude-of-the-future", 200_000, 8_192),
+        ("openai", "gpt-5.4-mini", 272_000, 128_000),
+        ("openai", "gpt-5.4", 1_050_000, 128_000),
+        ("openai", "gpt-4.1-mini", 1_047_576, 32_768),
+        ("groq", "openai/gpt-oss-120b", 131_072, 65_536),
+        ("ollama", "qwen3", 0, 0),
+    ],
+)
+def test_the_longest_beginning_of_a_name_tells_what_is_known(
+    provider: str, model: str, window: int, output: int
+) -> None:
+    profile = profile_of(provider, model)
+
+    assert (profile.context_window, profile.max_output_tokens) == (window, output)
+    assert (profile.provider, profile.model) == (provider, model)
+
+
+def test_providers_differ_by_data() -> None:
+    claude, gpt, o3 = (
+        profile_of(*name.split("/")) for name in ("anthropic/claude-haiku-4-5", "openai/gpt-4o", "openai/o3")
+    )
+
+    assert (claude.cache_marks, gpt.cache_marks) == (True, False)
+    assert (claude.max_tokens_field, gpt.max_tokens_field) == ("max_tokens", "max_completion_tokens")
+    assert (gpt.system_role, o3.system_role) == ("system", "developer")
+    assert not profile_of("anthropic", "claude-fable-5").forced_tool_choice
+    assert [p.tool_loading for p in (claude, gpt, profile_of("ollama", "qwen3"))] == ["dispatch", "dispatch", "relist"]
+
+
+def test_a_model_that_only_another_server_knows_is_asked_the_plain_way() -> None:
+    local = OpenAIChatProvider("qwen3", base_url="http://127.0.0.1:8000/v1").profile
+    known = OpenAIChatProvider("gpt-4o", base_url="http://127.0.0.1:8000/v1").profile
+
+    assert (local.max_tokens_field, local.system_role, local.tool_loading) == ("max_tokens", "system", "relist")
+    assert known.max_tokens_field == "max_completion_tokens"
+
+
+def test_prices_stand_beside_the_facts() -> None:
+    price = price_of("anthropic", "claude-haiku-4-5")
+
+    assert price is not None
+    assert (price.input, price.output, price.cache_read, price.cache_write) == (1, 5, 0.1, 1.25)
+    assert price_of("ollama", "qwen3") is None
+
+
+def test_making_a_provider_imports_no_http_client() -> None:
+    code = (
+        "import sys; from sapwood.llm.registry import create_provider; create_provider('claude-x'); "
+        "create_provider('openai/gpt-4o'); "
+        "print([m for m in ('httpx2', 'aiohttp', 'asyncio', 'pydantic', 'ssl') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
