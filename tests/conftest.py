@@ -4,7 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# The first run in a fresh environment builds the tables of Unicode, which is slow and no fault of a test.
+settings.register_profile("project", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("project")
 sys.path.insert(0, str(Path(__file__).parent))
 
 

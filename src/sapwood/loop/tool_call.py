@@ -149,8 +149,8 @@ class _Call:
             return
         try:
             arguments = self._checked(bound)
-        except ToolError as error:
-            text = f"Invalid input for {self.call.name}: {safe_error_text(error, expose=True)}"
+        except Exception as error:  # noqa: BLE001 - the door: a user's validator may raise anything
+            text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
             yield _finished(self.item, self.call, self._capped(text, bound), is_error=True)
             return
         yield ToolRunning(key=self.item.call.key, digest=_digest(self.call), attempt=self.item.attempt + 1)
