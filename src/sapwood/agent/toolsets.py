@@ -4,10 +4,12 @@ Source: guide D's `toToolset` and `toToolSource`, for Python functions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+import msgspec
 
 from sapwood.core.tool_forms import Bindable, ToolLike, to_tool
-from sapwood.core.tools import BoundTool
+from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.sources.toolset import ToolFormat, Toolset
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]] | Iterable[ToolLike | Callable[..., Any]]
@@ -26,8 +28,9 @@ def to_toolset(functions: Functions, *, format: ToolFormat = "anthropic") -> Too
     ('math.add',)
     """
     if isinstance(functions, Mapping):
-        return Toolset([_bound(function, name) for name, function in functions.items()], format=format)
-    return Toolset([_bound(item, None) for item in functions], format=format)
+        named = cast("Mapping[str, Callable[..., Any]]", functions)  # the other branch holds no mapping
+        return Toolset([_named(function, name) for name, function in named.items()], format=format)
+    return Toolset([_bound(item) for item in functions], format=format)
 
 
 def to_tool_source(functions: Functions, *, format: ToolFormat = "anthropic") -> Toolset:
@@ -35,27 +38,16 @@ def to_tool_source(functions: Functions, *, format: ToolFormat = "anthropic") ->
     return to_toolset(functions, format=format)
 
 
-def _bound(item: ToolLike | Callable[..., Any], name: str | None) -> ToolLike:
-    if isinstance(item, Bindable | Mapping) or not callable(item):
-        found = to_tool(item)
-        if name is None:
-            return found
-        if isinstance(found, BoundTool):
-            return BoundTool(found.schema.replace(name=name), *_rest(found))
-        return found.replace(name=name)
+def _bound(item: ToolLike | Callable[..., Any]) -> ToolSchema | BoundTool:
+    if callable(item) and not isinstance(item, Bindable):
+        return _named(item, None)
+    return to_tool(item)
+
+
+def _named(function: Callable[..., Any], name: str | None) -> BoundTool:
+    if isinstance(function, Bindable):
+        found = function.bind()
+        return found if name is None else msgspec.structs.replace(found, schema=found.schema.replace(name=name))
     from sapwood.agent.decorator import tool
 
-    return tool(item, name=name).bind()
-
-
-def _rest(found: BoundTool) -> tuple[Any, ...]:
-    return (
-        found.run,
-        found.check,
-        found.is_async,
-        found.read_only,
-        found.idempotent,
-        found.requires_approval,
-        found.timeout_seconds,
-        found.max_result_tokens,
-    )
+    return tool(function, name=name).bind()

@@ -50,9 +50,12 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
     if isinstance(content, str):
         return ({"type": "text", "text": content},) if content else ()
     if isinstance(content, list | tuple):
-        items: Iterable[Any] = content
-        return [_block(item) for item in items]
+        return [_block(item) for item in _items(content)]
     raise ConfigError(f"content must be a text or a list of blocks, not {type(content).__name__}")
+
+
+def _items(content: Iterable[Any]) -> Iterable[Any]:
+    return content
 
 
 def _block(item: Any) -> Mapping[str, Any]:
