@@ -4,9 +4,9 @@ Laws: nothing is lost without a word: what cannot be understood is refused with 
 the dictionaries are not changed and not kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -49,13 +49,13 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
         return ()
     if isinstance(content, str):
         return ({"type": "text", "text": content},) if content else ()
-    if isinstance(content, list | tuple):
-        return [_block(item) for item in _items(content)]
+    if _is_list(content):
+        return [_block(item) for item in content]
     raise ConfigError(f"content must be a text or a list of blocks, not {type(content).__name__}")
 
 
-def _items(content: Iterable[Any]) -> Iterable[Any]:
-    return content
+def _is_list(content: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(content, list | tuple)
 
 
 def _block(item: Any) -> Mapping[str, Any]:
