@@ -5,7 +5,7 @@ error says who was asked and never repeats the key or the prompt.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -58,7 +58,47 @@ class BaseLLMProvider:
 
     def stream(self, request: ModelRequest) -> "HttpStream":
         """Ask the model; the stream works with `for` and with `async for`."""
-        return HttpStream(self, request)
+        return HttpStream(lambda: self._chunks(request), lambda: self._async_chunks(request))
+
+    def _chunks(self, request: ModelRequest) -> Generator[StreamChunk, None, None]:
+        exchange = self._exchange(request)
+        try:
+            response = self._used_transport().send(exchange.call)
+        except TransportFailure as failure:
+            exchange.fail(failure)
+        else:
+            try:
+                exchange.begin(response.status, response.headers)
+                for data in response.body:
+                    yield from exchange.feed(data)
+                    if exchange.is_over:
+                        break
+            except TransportFailure as failure:
+                exchange.fail(failure)
+            finally:
+                response.close()
+        yield from exchange.finish()
+
+    async def _async_chunks(self, request: ModelRequest) -> AsyncGenerator[StreamChunk, None]:
+        exchange = self._exchange(request)
+        try:
+            response = await self._used_transport().asend(exchange.call)
+        except TransportFailure as failure:
+            exchange.fail(failure)
+        else:
+            try:
+                exchange.begin(response.status, response.headers)
+                async for data in response.body:  # closed by the response, below
+                    for chunk in exchange.feed(data):
+                        yield chunk
+                    if exchange.is_over:
+                        break
+            except TransportFailure as failure:
+                exchange.fail(failure)
+            finally:
+                await response.aclose()
+        for chunk in exchange.finish():
+            yield chunk
 
     def _exchange(self, request: ModelRequest) -> "_Exchange":
         return _Exchange(self._codec, self.profile, self._call(request), self._secret())
@@ -96,16 +136,20 @@ class BaseLLMProvider:
 class HttpStream:
     """One streamed reply: iterable and async-iterable, once."""
 
-    def __init__(self, provider: BaseLLMProvider, request: ModelRequest) -> None:
-        self._provider = provider
-        self._request = request
+    def __init__(
+        self,
+        run: Callable[[], Generator[StreamChunk, None, None]],
+        async_run: Callable[[], AsyncGenerator[StreamChunk, None]],
+    ) -> None:
+        self._run = run
+        self._async_run = async_run
         self._chunks: Generator[StreamChunk, None, None] | None = None
         self._async_chunks: AsyncGenerator[StreamChunk, None] | None = None
 
     # The generators themselves are handed out: a layer less for every chunk.
     def __iter__(self) -> Iterator[StreamChunk]:
         if self._chunks is None:
-            self._chunks = _run(self._provider, self._request)
+            self._chunks = self._run()
         return self._chunks
 
     def __next__(self) -> StreamChunk:
@@ -113,7 +157,7 @@ class HttpStream:
 
     def __aiter__(self) -> AsyncIterator[StreamChunk]:
         if self._async_chunks is None:
-            self._async_chunks = _arun(self._provider, self._request)
+            self._async_chunks = self._async_run()
         return self._async_chunks
 
     async def __anext__(self) -> StreamChunk:
@@ -129,48 +173,6 @@ class HttpStream:
         self.close()
         if self._async_chunks is not None:
             await self._async_chunks.aclose()
-
-
-def _run(provider: BaseLLMProvider, request: ModelRequest) -> Generator[StreamChunk, None, None]:
-    exchange = provider._exchange(request)  # pyright: ignore[reportPrivateUsage]
-    try:
-        response = provider._used_transport().send(exchange.call)  # pyright: ignore[reportPrivateUsage]
-    except TransportFailure as failure:
-        exchange.fail(failure)
-    else:
-        try:
-            exchange.begin(response.status, response.headers)
-            for data in response.body:
-                yield from exchange.feed(data)
-                if exchange.is_over:
-                    break
-        except TransportFailure as failure:
-            exchange.fail(failure)
-        finally:
-            response.close()
-    yield from exchange.finish()
-
-
-async def _arun(provider: BaseLLMProvider, request: ModelRequest) -> AsyncGenerator[StreamChunk, None]:
-    exchange = provider._exchange(request)  # pyright: ignore[reportPrivateUsage]
-    try:
-        response = await provider._used_transport().asend(exchange.call)  # pyright: ignore[reportPrivateUsage]
-    except TransportFailure as failure:
-        exchange.fail(failure)
-    else:
-        try:
-            exchange.begin(response.status, response.headers)
-            async for data in response.body:
-                for chunk in exchange.feed(data):
-                    yield chunk
-                if exchange.is_over:
-                    break
-        except TransportFailure as failure:
-            exchange.fail(failure)
-        finally:
-            await response.aclose()
-    for chunk in exchange.finish():
-        yield chunk
 
 
 class _Exchange:

@@ -17,6 +17,8 @@ from sapwood.core.transcript import Transcript
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
+LOOK_BACK = 18
+"""Blocks after a mark beyond which the one before it may not be found (Anthropic looks back 20)."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -28,11 +30,15 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """One message without its opening and closing. mark_at: where a cache mark may go, -1 for nowhere."""
+    """One message without its opening and closing.
+
+    mark_at: where a cache mark may go, -1 for nowhere. blocks: how many content blocks it has.
+    """
 
     shape: Shape
     body: bytes
     mark_at: int = -1
+    blocks: int = 1
 
     def marked(self, mark: bytes) -> bytes:
         """Return the body with a mark in it."""
@@ -65,21 +71,29 @@ class EncodedHistory:
         last = len(transcript) - 1
         while last >= 0 and self._fragments[last] is None:
             last -= 1
-        opened, shape = self._opened(max(last, 0))
+        begin = max(last - 2, 0)  # where the request before this one ended
+        opened, shape = self._opened(begin)
         pieces = [opened]
-        if last >= 0:
-            fragment = self._fragments[last]
-            if notice is None and transcript[last].role == "assistant":
-                fragment = self._encode(transcript[last], self._ids.get(last, ()), True)
-            if fragment is not None:
-                _append(pieces, shape, fragment.shape, fragment.marked(mark))
-                shape = fragment.shape
+        tail = self._tail(transcript, begin, last, ends=notice is None)
+        # A provider looks for its cache a limited number of blocks back from a mark; a round of many calls
+        # is longer than that, so the end of the request before it gets a mark too.
+        is_far = sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
+        for position, fragment in enumerate(tail):
+            is_marked = position == len(tail) - 1 or (position == 0 and is_far)
+            _append(pieces, shape, fragment.shape, fragment.marked(mark) if is_marked else fragment.body)
+            shape = fragment.shape
         if notice is not None:
             _append(pieces, shape, notice.shape, notice.body)
             shape = notice.shape
         if shape is not None:
             pieces.append(shape.close)
         return pieces
+
+    def _tail(self, transcript: Transcript, begin: int, last: int, *, ends: bool) -> list[Fragment]:
+        found = [self._fragments[index] for index in range(begin, last + 1)]
+        if found and ends and transcript[last].role == "assistant":
+            found[-1] = self._encode(transcript[last], self._ids.get(last, ()), True)
+        return [fragment for fragment in found if fragment is not None]
 
     def _opened(self, end: int) -> tuple[bytes, Shape | None]:
         """Return the joined messages before `end`, the last of them left open."""

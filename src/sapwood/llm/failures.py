@@ -4,7 +4,6 @@ Laws: pure; the body decides where status and body differ; a message repeats nei
 prompt. Source of the spellings: recorded answers of the providers, and public reports.
 """
 
-import email.utils
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -243,6 +242,8 @@ def _scaled(value: str | None, factor: float) -> float | None:
 
 
 def _date(value: str) -> float | None:
+    import email.utils  # 10 ms that only a date in an error is worth
+
     try:
         found = email.utils.parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):

@@ -84,14 +84,10 @@ def says(
     """
     pieces = tuple(_WORD.findall(texts[0])) if len(texts) == 1 else texts
     thoughts = tuple(_WORD.findall(thinking))
-    return ScriptedReply(
-        pieces, thoughts, (), stop_reason, usage, error, content, model=model, request_id=request_id
-    )
+    return ScriptedReply(pieces, thoughts, (), stop_reason, usage, error, content, model=model, request_id=request_id)
 
 
-def call(
-    name: str, arguments: dict[str, Any] | None = None, *, id: str = "", raw: str | None = None
-) -> ToolCall:
+def call(name: str, arguments: dict[str, Any] | None = None, *, id: str = "", raw: str | None = None) -> ToolCall:
     """Script one tool call, by its arguments or by the raw text of them.
 
     >>> call("add", raw="{").problem

@@ -36,14 +36,23 @@ class TransportFailure(Exception):
 
 
 class Response(Protocol):
-    """A response whose head has arrived. headers: with lower-case names. body: decompressed bytes."""
+    """A response whose head has arrived."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by lower-case names."""
+        ...
+
     @property
-    def body(self) -> Iterator[bytes]: ...
+    def body(self) -> Iterator[bytes]:
+        """The body, decompressed, in pieces as they arrive."""
+        ...
+
     def close(self) -> None:
         """Close it; where the body was not read to its end, the socket is closed too."""
         ...
@@ -53,11 +62,20 @@ class AsyncResponse(Protocol):
     """As Response, for `async for`."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by lower-case names."""
+        ...
+
     @property
-    def body(self) -> AsyncIterator[bytes]: ...
+    def body(self) -> AsyncIterator[bytes]:
+        """The body, decompressed, in pieces as they arrive."""
+        ...
+
     async def aclose(self) -> None:
         """Close it; where the body was not read to its end, the socket is closed too."""
         ...

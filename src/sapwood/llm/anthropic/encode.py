@@ -155,7 +155,7 @@ def _fragment(profile: ModelProfile, message: Message, ids: Sequence[str], ends:
         if blocks[count - 1].get("type") not in _UNMARKABLE:
             mark_at = sum(map(len, encoded[:count])) + count - 2  # before the block's closing brace
             break
-    return Fragment(_ASSISTANT if message.role == "assistant" else _USER, b",".join(encoded), mark_at)
+    return Fragment(_ASSISTANT if message.role == "assistant" else _USER, b",".join(encoded), mark_at, len(blocks))
 
 
 def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list[dict[str, Any]]:
