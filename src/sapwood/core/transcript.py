@@ -6,7 +6,7 @@ once for each message. `repair` is the only way in for messages of unknown origi
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, cast, overload
 
 from sapwood.core.messages import (
     File,
@@ -23,7 +23,16 @@ from sapwood.core.messages import (
 )
 
 T = TypeVar("T")
+D = TypeVar("D", bound="Derived")
 INTERRUPTED = "Interrupted: no result was recorded for this call; its outcome is unknown."
+
+
+class Derived(Protocol):
+    """Something kept beside the messages of a transcript."""
+
+    def forked(self, length: int) -> "Derived":
+        """Return a copy for another branch, with what belongs to the first `length` messages."""
+        ...
 
 
 class Transcript(Sequence[Message]):
@@ -39,7 +48,7 @@ class Transcript(Sequence[Message]):
     def __init__(self) -> None:
         self._buffer: list[Message] = []
         self._length = 0
-        self._memo: dict[Hashable, Any] = {}
+        self._memo: dict[Hashable, Derived] = {}
         self._taken: dict[int, object] = {}
 
     @classmethod
@@ -64,19 +73,22 @@ class Transcript(Sequence[Message]):
             longer._buffer, longer._memo, longer._taken = self._buffer, self._memo, self._taken
         else:
             longer._buffer = self._buffer[: self._length]
+            kept = list(self._memo.items())
+            longer._memo = {key: derived.forked(self._length) for key, derived in kept}
         longer._buffer.extend(messages)
         longer._length = self._length + len(messages)
         return longer
 
-    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+    def derived(self, key: Hashable, make: Callable[[], D]) -> D:
         """Return what is kept beside the messages under this key, made on first use.
 
         It is shared by all transcripts of this branch, so it may hold more messages than this one has;
         it must be filled in a way that repeating it does no harm.
         """
-        found: T | None = self._memo.get(key)
+        found = self._memo.get(key)
         # `setdefault` keeps the first of two made at once, so that both callers share one.
-        return self._memo.setdefault(key, make()) if found is None else found
+        kept = self._memo.setdefault(key, make()) if found is None else found
+        return cast("D", kept)  # a key always names the same kind
 
     def __len__(self) -> int:
         return self._length
@@ -143,6 +155,12 @@ class Running(Generic[T]):
         self._start = start
         self._step = step
         self._values: dict[int, T] = {}
+
+    def forked(self, length: int) -> "Running[T]":
+        """Return a copy for another branch, with the values of the first `length` messages."""
+        other = Running(self._start, self._step)
+        other._values = {place: value for place, value in list(self._values.items()) if place <= length}
+        return other
 
     def upto(self, transcript: Transcript) -> T:
         """Return the value after the last message of the transcript."""

@@ -62,6 +62,19 @@ class EncodedHistory:
         self._ids: dict[int, tuple[str, ...]] = {}  # by message, as `_encode` takes them
         self._prefix: tuple[int, bytes, Shape | None] = (0, b"", None)
 
+    def forked(self, length: int) -> "EncodedHistory":
+        """Return a copy for another branch of the transcript, with its first `length` messages."""
+        other = EncodedHistory(self._encode)
+        filled = min(self._filled, length)
+        other._fragments = {index: self._fragments[index] for index in range(filled)}
+        other._ids = {index: ids for index, ids in list(self._ids.items()) if index < filled}
+        other._used = {wire: place for wire, place in list(self._used.items()) if place[0] < filled}
+        other._filled = filled
+        prefix = self._prefix
+        if prefix[0] <= filled:
+            other._prefix = prefix
+        return other
+
     def pieces(self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None) -> list[bytes]:
         """Return the wire messages of the transcript, separated by commas, as bytes to be joined.
 

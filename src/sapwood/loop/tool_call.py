@@ -8,7 +8,7 @@ tool says that repeating it does no harm.
 
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from copy import deepcopy
 from typing import Any
@@ -193,7 +193,9 @@ class _Call:
             tool_call_key=self.item.call.key,
             cancelled=(lambda: cancel.cancelled) if cancel is not None else None,
         )
-        return await self.rt.call(step, bound.run, arguments, context, timeout=timeout, effect=True)
+        # A runtime tells plain from async by the function, and moves plain ones to a thread.
+        run = _async_run(bound) if bound.is_async else bound.run
+        return await self.rt.call(step, run, arguments, context, timeout=timeout, effect=True)
 
     def _timeout(self, bound: BoundTool | None) -> float | None:
         own = bound.timeout_seconds if bound is not None else None
@@ -209,6 +211,13 @@ class _Call:
         own = bound.max_result_tokens if bound is not None else None
         limit = own if own is not None else self.live.spec.tool_result_max_tokens
         return cap(text, limit, self.live.spec.meter.text) if limit is not None else text
+
+
+def _async_run(bound: BoundTool) -> Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]:
+    async def run(arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        return await bound.run(arguments, context)
+
+    return run
 
 
 def _digest(call: ToolCall) -> str:

@@ -1,0 +1,41 @@
+"""`python -m benchmarks [NAME ...]`: run the benchmarks and print one table.
+
+Each benchmark is a module of this package with a `run() -> list[Row]`. A figure that misses its bar is marked,
+never left out; a peer that is not installed is named in the remark.
+"""
+
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from benchmarks.rows import Row
+
+NAMES = ("imports", "first_token", "model_call", "text_delta", "http_delta", "tool_rounds", "many_turns")
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the named benchmarks, all without a name; return 1 where a bar is missed."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    for name in names or NAMES:
+        began = os.getloadavg()[0]
+        found = importlib.import_module(f"benchmarks.{name}").run()
+        for row in found:
+            row.load = f"{began:.1f}"
+            print(row.line(), flush=True)
+        rows += found
+    print(f"\nPython {platform.python_version()}, {os.cpu_count()} processors; load: at the start of each benchmark\n")
+    print("| what | ours | bar | peer | load | |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(row.markdown())
+    return int(any(row.holds is False for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
