@@ -97,6 +97,9 @@ def rows_of(costs: dict[str, float], write: str) -> list[Row]:
         peer = costs.get(f"sdk {name.split()[0]}")
         row = Row(f"one delta over HTTP, {name}, {how}", f"{costs[name]:.1f} µs", f"≤ {share} of the SDK's")
         if peer is not None:
-            row.peer, row.holds = f"anthropic SDK {peer:.1f} µs ({costs[name] / peer:.2f}×)", costs[name] <= share * peer
+            row.peer, row.holds = (
+                f"anthropic SDK {peer:.1f} µs ({costs[name] / peer:.2f}×)",
+                costs[name] <= share * peer,
+            )
         rows.append(row)
     return rows

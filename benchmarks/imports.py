@@ -1,12 +1,13 @@
 """What `import sapwood` costs over a bare interpreter."""
 
-from benchmarks.rows import Row, cpu_of
+from benchmarks.rows import Row, compiled, cpu_of
 
 BAR_MS = 15.0
 
 
 def run() -> list[Row]:
     """Measure the import in fresh interpreters."""
+    compiled()
     bare = cpu_of("pass")
     ours = (cpu_of("import sapwood") - bare) * 1e3
     heavy = "import sys, sapwood; assert not {'pydantic', 'httpx2', 'asyncio'} & set(sys.modules)"

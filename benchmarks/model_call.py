@@ -93,13 +93,21 @@ def run() -> list[Row]:
     for turns in TURNS[1:]:
         ratio = plain[turns] / plain[1]
         rows.append(
-            Row(f"… at turn {turns}", f"{plain[turns]:.3f} ms ({ratio:.2f}×)", f"≤ {BAR_GROWTH}×", holds=ratio <= BAR_GROWTH)
+            Row(
+                f"… at turn {turns}",
+                f"{plain[turns]:.3f} ms ({ratio:.2f}×)",
+                f"≤ {BAR_GROWTH}×",
+                holds=ratio <= BAR_GROWTH,
+            )
         )
     growth = coded[500] - coded[50]
     shown = f"{coded[50]:.3f} → {coded[500]:.3f} ms (+{growth:.3f})"
     rows.append(
-        Row("… with Anthropic's codec, turn 50 to 500", shown, f"growth ≤ {BAR_CODEC_MS} ms", holds=growth <= BAR_CODEC_MS)
+        Row(
+            "… with Anthropic's codec, turn 50 to 500",
+            shown,
+            f"growth ≤ {BAR_CODEC_MS} ms",
+            holds=growth <= BAR_CODEC_MS,
+        )
     )
     return rows
-
-

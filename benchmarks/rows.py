@@ -46,6 +46,13 @@ def cpu_of(code: str, *, runs: int = 7, env: dict[str, str] | None = None) -> fl
     return best
 
 
+def compiled() -> None:
+    """Compile the package, as installing it does; a checkout may run with bytecode turned off."""
+    import compileall
+
+    compileall.compile_dir(ROOT / "src" / "sapwood", quiet=2)
+
+
 def cpu_around(work: Callable[[], object]) -> float:
     """Return the CPU seconds of this process that the work takes."""
     began = time.process_time()

@@ -14,7 +14,9 @@ async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wri
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
-            lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+            lengths = [
+                line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+            ]
             body = json.loads(await reader.readexactly(int(lengths[0]))) if lengths else {}
             pieces = reply(body.get("model", "text-1"), body.get("messages", []))
             if write != "event":

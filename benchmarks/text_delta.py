@@ -54,5 +54,7 @@ def run() -> list[Row]:
         turn(10, is_async=is_async)
         costs = [(turn(DELTAS, is_async=is_async) - turn(1, is_async=is_async)) / DELTAS * 1e6 for _ in range(RUNS)]
         cost = median(costs)
-        rows.append(Row(f"one text delta, codec to `for`, {name}", f"{cost:.2f} µs", f"≤ {BAR_US:.0f} µs", holds=cost <= BAR_US))
+        rows.append(
+            Row(f"one text delta, codec to `for`, {name}", f"{cost:.2f} µs", f"≤ {BAR_US:.0f} µs", holds=cost <= BAR_US)
+        )
     return rows

@@ -3,9 +3,9 @@
 Every public name is imported on first use, so `import sapwood` itself costs next to nothing.
 """
 
-from typing import TYPE_CHECKING
-
 from sapwood._lazy import lazy_names
+
+TYPE_CHECKING = False  # what type checkers take for typing's own, without its import
 
 if TYPE_CHECKING:
     from sapwood.agent.agent import Agent as Agent

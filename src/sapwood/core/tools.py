@@ -5,6 +5,7 @@ calls form one batch and a write stands alone.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -117,6 +118,13 @@ def effective(call: ToolCall) -> ToolCall:
     if not isinstance(inner, dict):
         return call.replace(name=name, arguments={}, raw=repr(inner), problem="not_an_object")
     return call.replace(name=name, arguments=cast("JsonObject", inner))  # JSON objects have text keys
+
+
+def copy_arguments(arguments: JsonObject) -> JsonObject:
+    """Return arguments that may be changed without changing these; flat ones, the usual kind, cheaply."""
+    if any(isinstance(value, dict | list) for value in arguments.values()):
+        return deepcopy(arguments)
+    return dict(arguments)
 
 
 def batches(calls: Iterable[T], read_only: Callable[[T], bool]) -> Iterator[Sequence[T]]:

@@ -10,7 +10,6 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from sapwood.core.ports import Runtime
 from sapwood.core.render_result import cap, render_result
 from sapwood.core.run import OpenCall, Run
 from sapwood.core.safe_text import safe_error_text
-from sapwood.core.tools import SEARCH_TOOLS, BoundTool, ToolContext, batches
+from sapwood.core.tools import SEARCH_TOOLS, BoundTool, ToolContext, batches, copy_arguments
 from sapwood.core.transcript import INTERRUPTED
 from sapwood.loop.spec import LiveTurn
 
@@ -57,7 +56,7 @@ def _started(item: OpenCall, call: ToolCall) -> ToolStarted:
         key=item.call.key,
         tool_call_id=item.public_id,
         name=call.name,
-        tool_input=deepcopy(call.arguments),
+        tool_input=copy_arguments(call.arguments),
     )
 
 
@@ -175,7 +174,7 @@ class _Call:
             )
 
     def _checked(self, bound: BoundTool | None) -> Mapping[str, Any]:
-        arguments = deepcopy(self.call.arguments)
+        arguments = copy_arguments(self.call.arguments)
         return bound.check(arguments) if bound is not None and bound.check is not None else arguments
 
     async def _called(self, bound: BoundTool | None, arguments: Mapping[str, Any]) -> Any:
