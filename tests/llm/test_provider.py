@@ -28,7 +28,7 @@ from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
 from sapwood.llm.codec import HttpCall, Timeouts
 from sapwood.llm.openai import OpenAIChatProvider
-from sapwood.llm.transport import Httpx2Transport, Transport
+from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, inflater
 from sapwood.llm.transport_aiohttp import AiohttpTransport
 
 REQUEST = ModelRequest(Transcript.of([Message.user("the secret prompt of forty-two characters")]))
@@ -117,13 +117,59 @@ def test_silence_is_a_timeout(serve: Serve, way: str, after: int) -> None:
         asking(way, impatient=True)(url)
 
 
-def test_no_server_is_a_transient_error(way: str) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_server_is_a_transient_error(way: str, scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
 
     with pytest.raises(LLMTimeoutError, match="no connection") as caught:
-        asking(way)(f"http://127.0.0.1:{port}")
+        asking(way)(f"{scheme}://127.0.0.1:{port}")
     assert caught.value.is_transient
+
+
+def test_a_server_without_tls_is_no_connection(serve: Serve, way: str) -> None:
+    with pytest.raises(LLMError, match="no connection") as caught:
+        asking(way)(serve(TEXT).url.replace("http:", "https:"))
+    assert caught.value.is_transient
+
+
+def test_closing_a_transport_lets_it_be_used_again(serve: Serve) -> None:
+    url = serve(TEXT).url
+    for transport in (Httpx2Transport(), AiohttpTransport()):
+        provider = AnthropicProvider("some", base_url=url, transport=transport)
+
+        async def use(provider: Any = provider, transport: Any = transport) -> None:
+            first = await collect(provider)
+            await transport.aclose()
+            assert await collect(provider) == first
+
+        asyncio.run(use())
+        list(provider.stream(REQUEST))
+        transport.close()
+        assert list(provider.stream(REQUEST))[-1].type == "reply"
+
+
+def test_a_coding_that_nobody_asked_for_is_a_failure() -> None:
+    with pytest.raises(TransportFailure, match="not asked for: 'br'"):
+        inflater({"content-encoding": "br"})
+    assert inflater({}) is inflater({"content-encoding": "identity"}) is None
+
+
+def test_damaged_compression_is_a_transient_error(way: str) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(head + b"this is no gzip")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ServerError, match="damaged"):
+            asking(way)(f"http://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
 
 
 def test_an_answer_that_is_no_http_is_a_transient_error(way: str) -> None:
