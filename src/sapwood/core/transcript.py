@@ -111,7 +111,7 @@ class Transcript(Sequence[Message]):
         return isinstance(other, Transcript) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash((self._length, id(self._buffer)))
+        return hash((Transcript, self._length))  # messages hold dictionaries, so they have no hash
 
     def __repr__(self) -> str:
         return f"Transcript({self._length} messages)"
