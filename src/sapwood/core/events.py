@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.ledger import ContextLedger, LedgerLine
 from sapwood.core.memory import MemoryRecord
-from sapwood.core.messages import Message
+from sapwood.core.messages import Message, ResultPart
 from sapwood.core.model import StopReason
 from sapwood.core.struct import Data
 from sapwood.core.usage import RoundUsage, Usage
@@ -180,7 +180,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     result: str
     is_error: bool = False
     value: Any = None
-    content: tuple[Any, ...] | None = None
+    content: tuple[ResultPart, ...] | None = None
     details: Any = None
     loaded: tuple[str, ...] = ()
 

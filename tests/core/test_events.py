@@ -1,0 +1,260 @@
+"""Every core type through JSON, through pydantic, and against its own JSON Schema."""
+
+import importlib
+import json
+import pkgutil
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
+
+import msgspec
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+import sapwood.core
+from sapwood.core.budget import Allocation, TokenBudget
+from sapwood.core.check_schema import check_schema
+from sapwood.core.codec import event_from_json, from_json, json_schema, to_json
+from sapwood.core.decide import CallModel, CloseRound, Compact, Finish, Pause, Policy, Prepare, RunTools, Spent
+from sapwood.core.diagnostics import ChildTurn, TurnDiagnostics
+from sapwood.core.events import (
+    AgentEvent,
+    CompactionFinished,
+    CompactionStarted,
+    ContextPrepared,
+    ContextUpdated,
+    Event,
+    MessageAdded,
+    MessageInterrupted,
+    RoundFinished,
+    RoundRestarted,
+    RoundStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolRunning,
+    ToolStarted,
+    TurnFinished,
+    TurnResumed,
+    TurnStarted,
+)
+from sapwood.core.ledger import ContextLedger, LedgerLine
+from sapwood.core.memory import MemoryRecord, RecallOptions
+from sapwood.core.messages import (
+    File,
+    Image,
+    Message,
+    Opaque,
+    Recalled,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from sapwood.core.model import ModelProfile, Reply, TextChunk, ThinkingChunk
+from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
+from sapwood.core.run import OpenCall, Run
+from sapwood.core.struct import Data
+from sapwood.core.tools import ToolSchema
+from sapwood.core.usage import RoundUsage, Usage
+
+RECORD = MemoryRecord("m1", "likes tea", 1_700_000_000_000, "fact", {"from": "chat"}, 0.5)
+LINE = LedgerLine("memory", "2 memories", "memory", 40, "skipped", "40 tokens do not fit the 3 that are left")
+LEDGER = ContextLedger({"system": 5}, (LINE,), 1_000, 44, 4, 0.01)
+USAGE = Usage(10, 5, 3, 2, 1, 0.01, True)
+ROUND = RoundUsage(0, 10, 5, 7, 6, 3, 2, 1, 0.01, True, LEDGER)
+CALL = ToolCall("add", {"a": 1, "deep": [None, {"b": 2.5}]}, "r0c0", "c1", "{", "malformed", {"openai": {"i": 1}})
+RESULT = ToolResult("r0c0", "add", (Text("3"), Image("aGk=")), True, ("late",), {"ms": 2})
+REPLY = Message("assistant", (Thinking("hm", {"anthropic": {"signature": "s"}}), Text("so"), CALL), "a/b", True)
+ENDED = TurnDiagnostics((ROUND,), "error", (ChildTurn("c1", "helper", TurnDiagnostics((ROUND,))),), "Oops: no")
+OPEN = OpenCall(CALL, "c1", "done", True, 2, RESULT)
+PATH = ("c1", "c2")
+
+EVENTS: list[Event] = [
+    TurnStarted(path=PATH, run_id="r", prompt=Message.user("hi", Image(url="https://x/y.png"))),
+    TurnResumed(path=PATH, run_id="r"),
+    ContextUpdated(
+        path=PATH,
+        source="memory",
+        op="failed",
+        records=(RECORD,),
+        tools=("late",),
+        text="t",
+        placement="system",
+        error="OSError",
+    ),
+    ContextPrepared(path=PATH, lines=(LINE,)),
+    CompactionStarted(path=PATH),
+    CompactionFinished(path=PATH, tokens_before=9, tokens_after=4, upto=2, past=(Message.user("a"),)),
+    RoundStarted(path=PATH, round=1, max_rounds=10, ledger=LEDGER),
+    TextDelta(path=PATH, text="雪 and 🦊"),
+    ThinkingDelta(path=PATH, text="hm"),
+    RoundRestarted(path=PATH, round=1, reason="overloaded", model="a/b"),
+    MessageInterrupted(path=PATH, message=Message("assistant", (Text("ha"),), "a/b", True), reason="ServerError"),
+    MessageAdded(path=PATH, message=REPLY, usage=USAGE, stop_reason="tool_use", refuse_calls=True),
+    ToolStarted(path=PATH, key="r0c0", tool_call_id="c1", name="add", tool_input={"a": [1, None, {"b": ""}]}),
+    ToolRunning(path=PATH, key="r0c0", digest="abc", attempt=2),
+    ToolFinished(
+        path=PATH,
+        key="r0c0",
+        tool_call_id="c1",
+        name="add",
+        result="3",
+        is_error=True,
+        value={"sum": 3},
+        content=(Image("aGk="), File(url="https://x/y.pdf")),
+        details=[1],
+        loaded=("late",),
+    ),
+    RoundFinished(path=PATH, round=1, usage=ROUND),
+    TurnFinished(path=PATH, text="so", diagnostics=ENDED, output="{}"),
+]
+OTHERS: list[Data] = [
+    Text("a", {"x": {"y": 1}}),
+    Thinking("a"),
+    Image("aGk=", "image/gif"),
+    File(url="https://x/y.pdf", name="y"),
+    Recalled("a", "memory"),
+    CALL,
+    RESULT,
+    Summary("a", ("late",), {"x": {"y": 1}}),
+    Opaque("kind", {"anthropic": {"id": 1}}),
+    REPLY,
+    RECORD,
+    RecallOptions(3, "fact", 0.2),
+    LINE,
+    LEDGER,
+    USAGE,
+    ROUND,
+    ENDED,
+    ENDED.children[0],
+    OPEN,
+    Run(
+        "r", "c", 3, "paused", (Message.user("a"), REPLY), 2, (OPEN,), "tool_use", True, ("c1",), True,
+        (Recalled("a"),), ("late",), 1, 2, (Message.user("p"),), (LINE,), LEDGER, USAGE, USAGE, (ROUND,),
+        ("so",), "approval", "{}",
+    ),
+    ToolSchema("add", "Add.", {"type": "object"}, ({"a": 1},), True),
+    ModelProfile("a", "b", 200_000, 8_000, "relist", False, True, "max_completion_tokens", "developer", False),
+    TextChunk("a"),
+    ThinkingChunk("a"),
+    Reply((Text("a"),), "max_tokens", USAGE, "b", "req"),
+    Allocation("memory", 100, "truncate"),
+    TokenBudget(1_000, 100, (Allocation("memory", 100),)),
+    AgentTextPart("a"),
+    AgentToolPart("add", {"a": 1}, {"sum": 3}, True, "ap1"),
+    AgentMemoryPart("recalled", (RECORD,)),
+    AgentContextPart("tools", "loaded", tools=("late",)),
+    Policy(3, False, False, 100, True),
+    Spent(USAGE, 1.5, 0.5, {"add": 2}, 10),
+    Prepare(),
+    Compact(),
+    CallModel(1, True, "none"),
+    RunTools((OPEN,), (OPEN,)),
+    CloseRound(1),
+    Finish("stuck", True),
+    Pause("limit_ask"),
+]  # fmt: skip
+ALL: list[Data] = [*EVENTS, *OTHERS]
+BY_NAME = pytest.mark.parametrize("value", ALL, ids=lambda value: type(value).__name__)
+
+
+def _concrete(kind: type) -> set[type]:
+    return {kind}.union(*(_concrete(child) for child in kind.__subclasses__())) - {Data, Event}
+
+
+def test_the_tables_hold_every_core_type_and_every_event() -> None:
+    for module in pkgutil.iter_modules(sapwood.core.__path__):
+        importlib.import_module(f"sapwood.core.{module.name}")
+    ours = {kind for kind in _concrete(Data) if kind.__module__.startswith("sapwood.core.")}
+    assert {type(value) for value in ALL} == ours
+    assert [type(event) for event in EVENTS] == list(get_args(AgentEvent))
+    tags = [kind.type for kind in ours]  # type: ignore[attr-defined]
+    assert len(set(tags)) == len(tags) - 1  # a text part of the loop and one of a message
+
+
+@BY_NAME
+def test_a_value_survives_json_and_says_its_class(value: Data) -> None:
+    source = to_json(value)
+    assert from_json(source, type(value)) == value
+    assert from_json(source.decode(), type(value)) == value
+    assert json.loads(source)["type"] == value.type  # type: ignore[attr-defined]
+
+
+@BY_NAME
+def test_the_tag_is_stated_once_more_for_type_checkers(value: Data) -> None:
+    tag = msgspec.inspect.type_info(type(value)).tag  # type: ignore[union-attr]
+    assert get_type_hints(type(value))["type"] == ClassVar[Literal[tag]]
+    assert value.type == tag  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+def test_an_event_is_found_again_by_its_type(event: Event) -> None:
+    assert event_from_json(to_json(event)) == event  # type: ignore[arg-type]
+    assert event.parent_tool_call_id == "c2"
+    assert event.replace(path=()).parent_tool_call_id is None
+
+
+@BY_NAME
+def test_defaults_are_left_out_of_json_and_come_back(value: Data) -> None:
+    fields = msgspec.structs.fields(type(value))
+    needed = {field.name: getattr(value, field.name) for field in fields if field.required}
+    least = type(value)(**needed)
+    names = {field.encode_name for field in fields if field.required}
+    made_by_a_function = {"input_schema"}  # so it cannot be told from another value
+    assert set(json.loads(to_json(least))) - made_by_a_function == {"type", *names}
+    assert from_json(to_json(least), type(value)) == least
+
+
+@BY_NAME
+def test_an_unknown_keyword_is_refused(value: Data) -> None:
+    known = {field.name: getattr(value, field.name) for field in msgspec.structs.fields(type(value))}
+    with pytest.raises(TypeError, match="misspelt"):
+        type(value)(**known, misspelt=1)
+    with pytest.raises(TypeError, match="misspelt"):
+        value.replace(misspelt=1)
+
+
+@BY_NAME
+def test_a_value_may_sit_in_a_pydantic_model(value: Data) -> None:
+    class Holder(BaseModel):
+        held: type(value)  # type: ignore[valid-type]
+
+    plain = json.loads(to_json(value))
+    for given in (value, plain):
+        assert Holder(held=given).held == value
+    assert Holder(held=value).held is value
+    dumped = Holder(held=value).model_dump_json()
+    assert Holder.model_validate_json(dumped).held == value
+    assert json.loads(dumped)["held"] == json.loads(json.dumps(Holder(held=value).model_dump()["held"])) == plain
+    with pytest.raises(ValidationError, match="held"):
+        Holder(held={"type": "nothing_of_ours"})  # type: ignore[arg-type]
+
+
+@BY_NAME
+def test_its_schema_describes_it_here_and_inside_pydantic(value: Data) -> None:
+    class Holder(BaseModel):
+        held: type(value)  # type: ignore[valid-type]
+
+    plain = json.loads(to_json(value))
+    own = json_schema(type(value))
+    inside: Any = Holder.model_json_schema()["properties"]["held"]
+    assert "$ref" not in json.dumps(inside)
+    for schema in (own, inside):
+        assert check_schema(plain, schema) == []
+        assert check_schema({**plain, "type": "nothing_of_ours"}, schema) != []
+        assert check_schema("text", schema) != []
+
+
+def test_a_pydantic_field_may_hold_any_event() -> None:
+    adapter = TypeAdapter[AgentEvent](AgentEvent)
+    for event in EVENTS:
+        assert adapter.validate_json(adapter.dump_json(event)) == event  # type: ignore[arg-type]
+    union = json_schema(AgentEvent)
+    assert all(check_schema(json.loads(to_json(event)), union) == [] for event in EVENTS)
+    with pytest.raises(ValidationError):
+        adapter.validate_python({"type": "text_delta", "text": 5})
+
+
+def test_what_an_event_says_of_its_parts() -> None:
+    assert RoundFinished(round=0, usage=ROUND).ledger is LEDGER
+    assert TurnFinished(text="", diagnostics=ENDED).stopped_by == "error"
