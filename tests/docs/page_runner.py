@@ -82,7 +82,8 @@ def _console(block: Block, path: Path) -> None:
     parts = re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]
     line = block.line
     for part in parts:
-        command, expected = re.match(r"((?:.*\\\n)*.*\n?)(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+        head, _, expected = part.replace("\\\n", "\0").partition("\n")
+        command = head.replace("\0", "\\\n")
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
         )
