@@ -54,7 +54,7 @@ def test_no_text_raises_and_no_word_is_blank(text: str) -> None:
     assert all(word.strip() == word != "" for word in words(text))
 
 
-@given(text=st.text("abs éßñ яжή1-.", max_size=30))
+@given(text=st.text("abs éßñ яжή-.", max_size=30))
 def test_case_does_not_matter(text: str) -> None:
     assert words(text.upper()) == words(text)
 
