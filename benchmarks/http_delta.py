@@ -15,7 +15,8 @@ RUNS = 5
 
 def ours(url: str, transport: str, *, is_async: bool) -> Callable[[], None]:
     """Return a function that runs our turns."""
-    from sapwood.llm.transport import AiohttpTransport, Httpx2Transport
+    from sapwood.llm.transport import Httpx2Transport
+    from sapwood.llm.transport_aiohttp import AiohttpTransport
 
     carrier = AiohttpTransport() if transport == "aiohttp" else Httpx2Transport()
     provider = AnthropicProvider(f"text-{DELTAS}", base_url=url, api_key="k", transport=carrier)
@@ -57,6 +58,27 @@ def sdk(url: str, *, is_async: bool) -> Callable[[], None]:
     return (lambda: asyncio.run(main())) if is_async else blocking
 
 
+def sdk_raw(url: str, *, is_async: bool) -> Callable[[], None]:
+    """Return a function that reads the SDK's cheaper stream, without its accumulating helper."""
+    import anthropic
+
+    request = {"model": f"text-{DELTAS}", "max_tokens": 1024, "messages": [{"role": "user", "content": "go"}]}
+    blocking_client = anthropic.Anthropic(base_url=url, api_key="k")
+
+    async def main() -> None:
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="k") as client:
+            for _ in range(TURNS):
+                async for _event in await client.messages.create(stream=True, **request):  # type: ignore[call-overload]
+                    pass
+
+    def blocking() -> None:
+        for _ in range(TURNS):
+            for _event in blocking_client.messages.create(stream=True, **request):  # type: ignore[call-overload]
+                pass
+
+    return (lambda: asyncio.run(main())) if is_async else blocking
+
+
 def per_delta(work: Callable[[], None]) -> float:
     """Return the microseconds of CPU for one delta."""
     return cpu_around(work) / (TURNS * DELTAS) * 1e6
@@ -76,6 +98,8 @@ def run() -> list[Row]:
             if has("anthropic"):
                 works["sdk sync"] = sdk(server.url, is_async=False)
                 works["sdk async"] = sdk(server.url, is_async=True)
+                works["raw sync"] = sdk_raw(server.url, is_async=False)
+                works["raw async"] = sdk_raw(server.url, is_async=True)
             found: dict[str, list[float]] = {name: [] for name in works}
             for work in works.values():
                 work()
