@@ -5,15 +5,16 @@ user is used as it is. The weights were fitted to o200k_base: the errors are in 
 """
 
 from collections.abc import Callable
+from typing import assert_never
 
 import msgspec
 
-from sapwood.core.codec import to_json
 from sapwood.core.messages import (
     File,
     Image,
     Message,
     Opaque,
+    Part,
     Recalled,
     Summary,
     Text,
@@ -187,9 +188,9 @@ class Meter:
         An exact counter is given the serialised message, as guide D says; pictures and documents count apart.
         """
         if self._exact is not None:
-            size = self._exact(_serialised(message)) + sum(
-                self._part(part) for part in message.content if isinstance(part, Image | File)
-            )
+            inside = (part.content if isinstance(part, ToolResult) else (part,) for part in message.content)
+            media = (part for parts in inside for part in parts if isinstance(part, Image | File))
+            size = self._exact(_serialised(message)) + sum(self._part(part) for part in media)
             return Totals(0, size) if message.role == "tool" else Totals(size, 0)
         results = other = 0
         for part in message.content:
@@ -202,12 +203,12 @@ class Meter:
 
     def transcript(self, transcript: Transcript) -> Totals:
         """Return the raw tokens of a whole transcript; each message is counted once for each counter."""
-        running = transcript.derived(("tokens", self._count), lambda: Running(Totals(), self._add))
+        running = transcript.derived(("tokens", self._exact), lambda: Running(Totals(), self._add))
         return running.upto(transcript)
 
     def schema(self, schema: ToolSchema) -> int:
         """Return the raw tokens of a tool's definition."""
-        return self._count(to_json(schema).decode()) if schema.name else 0
+        return self._count(_json(schema))
 
     def learn(self, *, estimated: int, reported: int) -> None:
         """Take a report of the provider into account; estimated is the raw figure for the same request."""
@@ -218,12 +219,12 @@ class Meter:
         size = self.raw_message(message)
         return Totals(before.messages + size.messages, before.tool_results + size.tool_results)
 
-    def _part(self, part: object) -> int:
+    def _part(self, part: Part) -> int:
         match part:
             case Text(text=text) | Thinking(text=text) | Recalled(text=text) | Summary(text=text):
                 return self._count(text) if text else 0
             case ToolCall(name=name, arguments=arguments):
-                return self._count(name) + self._count(msgspec.json.encode(arguments).decode()) + 6
+                return self._count(name) + self._count(_json(arguments)) + 6
             case ToolResult(content=content):
                 return sum(self._part(item) for item in content) + 6
             case Image():
@@ -231,13 +232,34 @@ class Meter:
             case File(data=data):
                 return len(data or "") // FILE_CHARACTERS_PER_TOKEN + 50
             case Opaque(provider_data=raw):
-                return self._count(msgspec.json.encode(raw).decode())
+                return self._count(_json(raw))
             case _:
-                return 0
+                assert_never(part)
 
 
 def _serialised(message: Message) -> str:
-    content = tuple(
-        part.replace(data="") if isinstance(part, Image | File) and part.data else part for part in message.content
-    )
-    return to_json(message.replace(content=content)).decode()
+    return _json(message.replace(content=tuple(_shown(part) for part in message.content)))
+
+
+def _shown(part: Part) -> Part:
+    """Return a part without what is no text of the request: bytes of pictures, details for user interfaces."""
+    match part:
+        case Image() | File():
+            return part.replace(data="") if part.data else part
+        case ToolResult(content=content):
+            inside = tuple(
+                item.replace(data="") if isinstance(item, Image | File) and item.data else item for item in content
+            )
+            return part.replace(content=inside, details=None)
+        case _:
+            return part
+
+
+def _json(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a character, which providers get replaced
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace").decode()
