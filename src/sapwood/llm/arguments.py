@@ -9,6 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from sapwood.core.messages import Problem, ToolCall
+from sapwood.core.struct import Json
+
+MAX_DEPTH = 200
+"""Levels of nesting in arguments; copying, checking and storing deeper ones would exhaust Python's stack."""
 
 
 def read_call(
@@ -30,6 +34,8 @@ def read_call(
     'incomplete'
     """
     if isinstance(text, dict):
+        if _is_too_deep(text):
+            return ToolCall(name, id=id, problem="malformed", provider_data=provider_data)
         return ToolCall(name, text, id=id, provider_data=provider_data)
     if text is None or not text.strip():
         if complete:
@@ -43,8 +49,21 @@ def read_call(
     except RecursionError:  # absurdly deep nesting is no call either
         problem = "malformed"
     else:
-        if isinstance(value, dict):
+        if _is_too_deep(value):
+            problem = "malformed"
+        elif isinstance(value, dict):
             # JSON objects have text keys
             return ToolCall(name, cast("dict[str, Any]", value), id=id, provider_data=provider_data)
-        problem = "not_an_object"
+        else:
+            problem = "not_an_object"
     return ToolCall(name, id=id, raw=text, problem=problem, provider_data=provider_data)
+
+
+def _is_too_deep(value: Json) -> bool:
+    level: list[Json] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        holders = [item for item in level if isinstance(item, dict | list)]
+        if not holders:
+            return False
+        level = [inner for item in holders for inner in (item.values() if isinstance(item, dict) else item)]
+    return True

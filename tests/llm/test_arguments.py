@@ -1,0 +1,45 @@
+"""Tool arguments as models write them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sapwood import Agent, tool
+from sapwood.core.messages import ToolCall
+from sapwood.llm.arguments import MAX_DEPTH, read_call
+from sapwood.testing import call, calls, says, scripted
+
+
+def nested(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+def lists(levels: int) -> str:
+    return '{"a":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+
+@pytest.mark.parametrize("make", [nested, lists])
+def test_arguments_are_read_up_to_a_depth(make: Any) -> None:
+    deepest, beyond = make(MAX_DEPTH), make(MAX_DEPTH + 1)
+    assert read_call("t", deepest, id="x") == ToolCall("t", json.loads(deepest), id="x")
+    assert read_call("t", json.loads(deepest), id="x") == ToolCall("t", json.loads(deepest), id="x")
+    assert read_call("t", beyond, id="x") == ToolCall("t", id="x", raw=beyond, problem="malformed")
+    assert read_call("t", json.loads(beyond), id="x") == ToolCall("t", id="x", problem="malformed")
+
+
+@pytest.mark.parametrize("levels", [600, 900, 100_000])
+def test_a_call_nested_without_end_is_an_error_result_and_the_turn_goes_on(levels: int) -> None:
+    ran: list[object] = []
+
+    @tool
+    def keep(a: object = None) -> str:
+        ran.append(a)
+        return "kept"
+
+    agent = Agent(llm=scripted(calls(call("keep", raw=nested(levels))), says("sorry"))).with_tools([keep])
+    events = list(agent.stream("go"))
+    (finish,) = (event for event in events if event.type == "tool_finished")
+    assert (finish.is_error, ran) == (True, [])
+    assert finish.result == "The arguments for keep were malformed JSON; the tool was not run."
+    assert events[-1].type == "turn_finished"
