@@ -53,6 +53,7 @@ def test_a_block_becomes_a_part(block: Any, part: Part, role: Any) -> None:
 
 
 RESULT = {"type": "tool_result", "tool_use_id": "x", "content": "3"}
+DEEP = '{"a":' * 600 + "1" + "}" * 600
 CALL = {"id": "x", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
 
@@ -103,6 +104,11 @@ MESSAGES: list[tuple[str, dict[str, Any], tuple[Message, ...]]] = [
         "arguments cut off",
         openai_call('{"a"'),
         (Message("assistant", (ToolCall("add", id="x", raw='{"a"', problem="malformed"),)),),
+    ),
+    (
+        "arguments nested without end",
+        openai_call(DEEP),
+        (Message("assistant", (ToolCall("add", id="x", raw=DEEP, problem="malformed"),)),),
     ),
     (
         "arguments that are a list",

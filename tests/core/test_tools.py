@@ -19,6 +19,7 @@ def meant(name: str, arguments: dict[str, Any] | None = None, **more: Any) -> To
     return ToolCall(name, arguments or {}, "r0c0", "x", **more)
 
 
+DEEP = '{"a":' * 600 + "1" + "}" * 600
 TABLE = [
     ("an object", through({"name": "add", "args": {"a": 1}}), meant("add", {"a": 1})),
     ("a string of JSON", through({"name": "add", "args": '{"a": 1}'}), meant("add", {"a": 1})),
@@ -31,8 +32,9 @@ TABLE = [
         meant("add", raw='{"a"', problem="malformed"),
     ),
     ("a list as text", through({"name": "add", "args": "[1]"}), meant("add", raw="[1]", problem="not_an_object")),
-    ("null as text", through({"name": "add", "args": "null"}), meant("add", raw="None", problem="not_an_object")),
+    ("null as text", through({"name": "add", "args": "null"}), meant("add", raw="null", problem="not_an_object")),
     ("a list", through({"name": "add", "args": [1]}), meant("add", raw="[1]", problem="not_an_object")),
+    ("text nested without end", through({"name": "add", "args": DEEP}), meant("add", raw=DEEP, problem="malformed")),
     ("null", through({"name": "add", "args": None}), meant("add", raw="None", problem="not_an_object")),
 ]
 UNCHANGED = [

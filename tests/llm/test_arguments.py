@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from sapwood import Agent, tool
+from sapwood import Agent, lazy_tool_source, tool
+from sapwood.core.json_object import MAX_DEPTH
 from sapwood.core.messages import ToolCall
-from sapwood.llm.arguments import MAX_DEPTH, read_call
+from sapwood.llm.arguments import read_call
 from sapwood.testing import call, calls, says, scripted
 
 
@@ -28,8 +29,11 @@ def test_arguments_are_read_up_to_a_depth(make: Any) -> None:
     assert read_call("t", json.loads(beyond), id="x") == ToolCall("t", id="x", problem="malformed")
 
 
-@pytest.mark.parametrize("levels", [600, 900, 100_000])
-def test_a_call_nested_without_end_is_an_error_result_and_the_turn_goes_on(levels: int) -> None:
+@pytest.mark.parametrize("levels", [600, 900, 5_000])
+@pytest.mark.parametrize("through_call_tool", [False, True])
+def test_a_call_nested_without_end_is_an_error_result_and_the_turn_goes_on(
+    levels: int, through_call_tool: bool
+) -> None:
     ran: list[object] = []
 
     @tool
@@ -37,7 +41,9 @@ def test_a_call_nested_without_end_is_an_error_result_and_the_turn_goes_on(level
         ran.append(a)
         return "kept"
 
-    agent = Agent(llm=scripted(calls(call("keep", raw=nested(levels))), says("sorry"))).with_tools([keep])
+    raw = nested(levels)
+    asked = call("call_tool", {"name": "keep", "args": raw}) if through_call_tool else call("keep", raw=raw)
+    agent = Agent(llm=scripted(calls(asked), says("sorry"))).with_sources([lazy_tool_source([keep], pin=["keep"])])
     events = list(agent.stream("go"))
     (finish,) = (event for event in events if event.type == "tool_finished")
     assert (finish.is_error, ran) == (True, [])

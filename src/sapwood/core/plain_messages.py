@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeGuard, cast
 
-import msgspec
-
 from sapwood.core.errors import ConfigError
+from sapwood.core.json_object import read_object
 from sapwood.core.messages import File, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 
 
@@ -116,10 +115,8 @@ def _openai_call(call: Mapping[str, Any]) -> ToolCall:
             raw = function.get("arguments") or "{}"
         case _:
             raise ConfigError(f"a tool call needs a function with a name; got {dict(call)!r:.300}")
-    try:
-        arguments = msgspec.json.decode(raw) if isinstance(raw, str) else raw
-    except msgspec.DecodeError:
-        return ToolCall(name, {}, id=str(call.get("id", "")), raw=str(raw), problem="malformed")
-    if not isinstance(arguments, dict):
-        return ToolCall(name, {}, id=str(call.get("id", "")), raw=str(raw), problem="not_an_object")
-    return ToolCall(name, deepcopy(cast("dict[str, Any]", arguments)), id=str(call.get("id", "")))
+    id = str(call.get("id", ""))
+    found = read_object(raw) if isinstance(raw, str) else raw
+    if isinstance(found, dict):
+        return ToolCall(name, deepcopy(cast("dict[str, Any]", found)), id=id)
+    return ToolCall(name, {}, id=id, raw=str(raw), problem=found if isinstance(raw, str) else "not_an_object")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from sapwood.core.json_object import read_object
 from sapwood.core.messages import ToolCall
 from sapwood.core.struct import Data
 
@@ -111,10 +112,10 @@ def effective(call: ToolCall) -> ToolCall:
     if not isinstance(name, str) or not name:
         return call
     if isinstance(inner, str):
-        try:
-            inner = msgspec.json.decode(inner) if inner.strip() else {}
-        except msgspec.DecodeError:
-            return call.replace(name=name, arguments={}, raw=inner, problem="malformed")
+        found = read_object(inner) if inner.strip() else {}
+        if not isinstance(found, dict):
+            return call.replace(name=name, arguments={}, raw=inner, problem=found)
+        return call.replace(name=name, arguments=found)
     if not isinstance(inner, dict):
         return call.replace(name=name, arguments={}, raw=repr(inner), problem="not_an_object")
     return call.replace(name=name, arguments=cast("JsonObject", inner))  # JSON objects have text keys
