@@ -116,24 +116,26 @@ class ContextManager:
         turn.room: tokens that are left for all of them.
         """
         call = call or Leaf()
-        room, lines = turn.room, list[LedgerLine]()
+        room, lines, taken = turn.room, list[LedgerLine](), dict[str, int]()
         for source in self.sources:
             method = _method(source, "select")
             if method is None:
                 continue
+            # Sources of one name draw from one share.
             share = self._share(source.name)
-            limit = min(room, share.max_tokens) if share else room
+            own = share.max_tokens - taken.get(source.name, 0) if share else room
             try:
-                selected: Selection | None = await call(f"{source.name}.select", method, turn, limit)
+                selected: Selection | None = await call(f"{source.name}.select", method, turn, min(room, own))
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 yield self._failed(source, error)
                 continue
             if selected is None or not selected.text:
                 continue
-            selected, line = self._placed(source.name, selected, room, limit, share, meter)
+            selected, line = _placed(source.name, selected, room, own, meter, cuts=_cuts(share))
             lines.append(line)
             if line.verdict in ("kept", "trimmed"):
                 room -= line.tokens
+                taken[source.name] = taken.get(source.name, 0) + line.tokens
                 yield ContextUpdated(
                     source=source.name,
                     op="recalled",
@@ -201,32 +203,31 @@ class ContextManager:
     def _share(self, source: str) -> Allocation | None:
         return self.budget.of(source) if isinstance(self.budget, TokenBudget) else None
 
-    def _placed(
-        self,
-        source: str,
-        selected: Selection,
-        room: int,
-        limit: int,
-        share: Allocation | None,
-        meter: Meter,
-    ) -> tuple[Selection, LedgerLine]:
-        size = meter.text(selected.text)
-        demand = Demand(source, selected.label or source, selected.section, size)
-        line = judge(demand, room, share.max_tokens if share else room)
-        if line.verdict == "kept" or share is None or share.overflow != "truncate":
-            return selected, line
-        text = truncated(selected.text, limit, meter.text)
-        if not text:
-            return selected, line
-        kept = meter.text(text)
-        selected = msgspec.structs.replace(selected, text=text)
-        return selected, line.replace(tokens=kept, verdict="trimmed", reason=f"cut from {size} tokens to {kept}")
-
     def _failed(self, source: SourceLike, error: Exception) -> ContextUpdated:
         if self.on_error == "raise":
             raise error
         _log.error("context source %r failed: %s", source.name, type(error).__name__, exc_info=error)
         return ContextUpdated(source=source.name, op="failed", error=type(error).__name__)
+
+
+def _cuts(share: Allocation | None) -> bool:
+    return share is not None and share.overflow == "truncate"
+
+
+def _placed(
+    source: str, selected: Selection, room: int, own: int, meter: Meter, *, cuts: bool
+) -> tuple[Selection, LedgerLine]:
+    """Return the selection as far as it may go in, and the line that tells of it."""
+    size = meter.text(selected.text)
+    line = judge(Demand(source, selected.label or source, selected.section, size), room, own)
+    if line.verdict == "kept" or not cuts:
+        return selected, line
+    text = truncated(selected.text, min(room, own), meter.text)
+    if not text:
+        return selected, line
+    kept = meter.text(text)
+    selected = msgspec.structs.replace(selected, text=text)
+    return selected, line.replace(tokens=kept, verdict="trimmed", reason=f"cut from {size} tokens to {kept}")
 
 
 class HistoryOptions(msgspec.Struct, frozen=True, kw_only=True):
