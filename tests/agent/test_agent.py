@@ -524,3 +524,110 @@ def test_every_error_of_the_tree_survives_pickling() -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.sizes) == (str(error), {"prompt": 3})
     assert str(copy) == "too long (provider=p, model=m, status=400, request_id=r)"
+
+
+@pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
+def test_a_tool_that_needs_approval_is_refused_while_nobody_can_be_asked(runtime: str) -> None:
+    ran: list[str] = []
+
+    @tool(requires_approval=True)
+    def wipe() -> str:
+        """Wipe."""
+        ran.append("wiped")
+        return "gone"
+
+    agent = Agent(llm=scripted(calls("wipe"), says("ok"))).with_tools([wipe])
+
+    async def main() -> list[Any]:
+        return [event async for event in agent.astream("go")]
+
+    events = list(agent.stream("go")) if runtime == "blocking" else asyncio.run(main())
+    finish = next(event for event in events if event.type == "tool_finished")
+    assert finish.is_error
+    assert "approval" in finish.result
+    assert ran == []
+    assert "tool_running" not in [event.type for event in events]
+
+
+def test_a_key_goes_to_its_own_provider_and_to_no_other_fallback() -> None:
+    agent = Agent("anthropic/a", api_key="ANTHROPIC", fallbacks=["openai/gpt-4o", "anthropic/b"])
+    keys = [provider._secret() for provider in agent._llm()._providers]  # type: ignore[attr-defined]
+    assert keys == ["ANTHROPIC", "", "ANTHROPIC"]
+
+
+def test_a_key_of_the_environment_goes_only_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sapwood import create_provider
+
+    def secret(**options: Any) -> str:
+        return create_provider("openai/gpt-4o", **options)._secret()  # type: ignore[attr-defined, no-any-return]
+
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
+    assert secret() == "SECRET"
+    assert secret(base_url="http://elsewhere.example/v1") == ""
+    assert secret(base_url="http://elsewhere.example/v1", api_key="own") == "own"
+    assert secret(api_key="") == ""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://gateway.example/v1")
+    assert secret() == "SECRET"
+    assert secret(base_url="http://gateway.example/v1") == "SECRET"
+
+
+def test_a_reply_of_a_fallback_carries_the_name_of_the_model_that_gave_it() -> None:
+    from sapwood.llm.fallback import FallbackProvider
+
+    second = scripted(says("up"), profile=ModelProfile(provider="second", model="m"))
+    agent = Agent(llm=FallbackProvider([scripted(fails(ServerError("down"))), second]))
+    list(agent.chat("hi"))
+    assert agent.last_messages[-1].origin == "second/m"
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n", ["", " "]])
+def test_a_blank_prompt_is_refused(prompt: Any) -> None:
+    with pytest.raises(ConfigError, match="prompt is empty"):
+        list(Agent(llm=scripted()).chat(prompt))
+
+
+def test_a_long_history_does_not_starve_memory() -> None:
+    store = create_memory_store()
+    store.save("The user's boat is called Aurora and lies in the northern harbour of the town " * 3)
+    past: list[Message] = []
+    for number in range(50):
+        past += [
+            Message.user(f"question {number} " + "word " * 12),
+            Message.assistant(f"answer {number} " + "word " * 12),
+        ]
+    agent = Agent(llm=scripted(says("Aurora")), max_tokens=1_500, max_response_tokens=500)
+    agent.with_sources([memory_source(store)])
+    list(agent.chat("what is my boat called?", messages=past))
+    ledger = agent.last_turn.rounds[0].ledger  # type: ignore[union-attr]
+    assert_kept(ledger, "memory")
+    assert_under(ledger, 1_000)
+    assert ledger.sections["history"] > 300  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("loading", ["relist", "dispatch"])
+def test_a_lazy_source_decides_for_itself_how_its_tools_are_loaded(loading: Any) -> None:
+    search = calls(call("search_tools", {"query": "add numbers"}))
+    use = calls(
+        call("add", {"a": 1, "b": 2})
+        if loading == "relist"
+        else call("call_tool", {"name": "add", "args": {"a": 1, "b": 2}})
+    )
+    model = scripted(search, use, says("3"))
+    agent = Agent(llm=model).with_sources([lazy_tool_source([add], loading=loading)])
+    events = list(agent.stream("1+2"))
+    assert [event.result for event in events if event.type == "tool_finished"][-1] == "3"
+    names = [[schema.name for schema in request.tools] for request in model.requests]
+    if loading == "relist":
+        assert names == [["search_tools"], ["search_tools", "add"], ["search_tools", "add"]]
+    else:
+        assert names == [["search_tools", "call_tool"]] * 3
+    assert_prefix_kept(model.requests, relist=loading == "relist")
+
+
+def test_what_is_recalled_beside_the_prompt_counts_as_memory_in_the_ledger() -> None:
+    store = create_memory_store()
+    store.save("The user prefers metric units in all answers about distances")
+    agent = Agent(llm=scripted(says("ok"))).with_sources([memory_source(store)])
+    list(agent.chat("which units?"))
+    sections = agent.last_turn.rounds[0].ledger.sections  # type: ignore[union-attr]
+    assert sections["memory"] > sections["prompt"] > 0

@@ -103,7 +103,7 @@ def test_the_first_program_runs_as_printed(model: Model, tmp_path: Path) -> None
     assert lines[:2] == ["Noted.", "Pea soup or pancakes."]
     assert [line.split()[0] for line in lines[2:]] == ["system", "tools", "memory", "history", "tool_results", "prompt"]
     assert [body["model"] for body in model.bodies] == ["claude-haiku-4-5"] * 3
-    assert "I do not eat peanuts" in json.dumps(model.bodies[1]["system"])
+    assert "I do not eat peanuts" in json.dumps(model.bodies[1]["messages"])
     assert [tool["name"] for tool in model.bodies[0]["tools"]] == ["menu"]
 
 

@@ -460,3 +460,8 @@ def test_options_that_do_not_exist_or_cannot_work_are_refused() -> None:
         parts(client=FakeClient(), prompt="x")
     with pytest.raises(ConfigError, match="client must be"):
         parts(client=object(), prompt="x")
+
+
+def test_a_client_must_be_given() -> None:
+    with pytest.raises(ConfigError, match="client="):
+        parts(prompt="x")

@@ -511,3 +511,21 @@ def test_one_failing_flow_ends_the_merge_and_the_others() -> None:
 
     assert asyncio.run(main()) == [1]
     assert ended == ["good"]
+
+
+def test_a_cancel_that_comes_when_a_leaf_is_just_over_stops_nothing_else() -> None:
+    """The wish was scheduled while a leaf waited; by the time it runs the task does something else."""
+
+    async def main() -> str:
+        token = CancelToken()
+        runtime = AsyncioRuntime(cancel=token)
+
+        def leaf() -> str:
+            token.cancel()  # schedules the wish; the leaf ends before the loop comes to it
+            return "done"
+
+        result = await runtime.call("leaf", leaf)
+        await asyncio.sleep(0)  # where a stray cancellation would land
+        return result
+
+    assert asyncio.run(asyncio.wait_for(main(), 5)) == "done"

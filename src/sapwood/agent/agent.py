@@ -220,9 +220,16 @@ class Agent:
             if config.fallbacks:
                 from sapwood.llm.fallback import FallbackProvider
 
-                others = [create_provider(name, api_key=config.api_key) for name in config.fallbacks]
+                others = [create_provider(name, api_key=self._key_for(name)) for name in config.fallbacks]
                 self._provider = FallbackProvider([self._provider, *others])
         return self._provider
+
+    def _key_for(self, model: str) -> str | None:
+        """Return the key that was passed where this model is of the same provider; it goes to nobody else."""
+        from sapwood.llm.registry import provider_of
+
+        config = self._config
+        return config.api_key if provider_of(model) == provider_of(config.model) else None
 
     def _private_loops(self) -> "PrivateLoops":
         if self._loops is None:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from sapwood.core.errors import ConfigError
 from sapwood.core.messages import InputPart, Message
 from sapwood.core.plain_messages import from_plain
-from sapwood.core.transcript import Transcript
+from sapwood.core.transcript import Transcript, is_blank
 
 Prompt: TypeAlias = str | Message | Sequence[str | InputPart]
 """A text, a list of texts, images and files, or a user's message."""
@@ -27,7 +27,7 @@ def to_prompt(prompt: Prompt) -> Message:
         message = Message.user(prompt)
     else:
         message = Message.user(*prompt)
-    if not message.content:
+    if all(is_blank(part) for part in message.content):
         raise ConfigError("the prompt is empty; give a text, an image or a file")
     return message
 

@@ -91,6 +91,8 @@ async def run_agent(**options: Unpack[RunAgentOptions]) -> AsyncGenerator[AgentP
     unknown = set(options) - set(RunAgentOptions.__annotations__)
     if unknown:
         raise ConfigError(f"run_agent has no option {', '.join(sorted(unknown))}")
+    if "client" not in options:
+        raise ConfigError("run_agent needs client=: one of our providers, or any Anthropic-like client")
     cancel = options.get("signal")
     if cancel is not None:
         cancel.check()
@@ -164,6 +166,7 @@ def _spec(options: RunAgentOptions, provider: LLMProvider, history: Transcript) 
         history=history,
         window=budget.room if budget is not None else 0,
         tool_loading="relist",
+        placement="system",
         max_response_tokens=options.get("max_tokens", DEFAULT_MAX_TOKENS),
         executor=options.get("execute"),
         expose_errors=False,

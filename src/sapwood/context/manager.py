@@ -91,6 +91,21 @@ class ContextManager:
         """There is something to ask before each turn whether the history should be shortened."""
         return self.compactor is not None
 
+    def wanted_room(self, window: int) -> int:
+        """Return the tokens of a window that history should leave to the sources that select.
+
+        A source with a share counts with it, any other with a tenth of the window; together at most a third.
+        Where history is not trimmed here, it is 0: there is nothing to give way.
+        """
+        if not self.trim_history:
+            return 0
+        wanted = 0
+        for source in self.sources:
+            if _method(source, "select") is not None:
+                share = self._share(source.name)
+                wanted += share.max_tokens if share else window // 10
+        return min(wanted, window // 3)
+
     async def gather(self, turn: Turn, *, call: LeafCall | None = None) -> Offered:
         """Return everything that the sources contribute, merged.
 

@@ -16,12 +16,16 @@ from sapwood.core.tools import CALL_TOOL, BoundTool, ToolSchema, effective
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """One tool: its schema, what runs it (None where the caller's executor does) and how it is reached."""
+    """One tool: its schema, what runs it (None where the caller's executor does) and how it is reached.
+
+    is_dispatched: once loaded it is called through `call_tool` and does not enter the list.
+    """
 
     schema: ToolSchema
     bound: BoundTool | None = None
     hidden: bool = False
     meta: bool = False
+    is_dispatched: bool = False
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -65,7 +69,8 @@ class Offered(msgspec.Struct, frozen=True):
         """Return the schemas to send once these hidden tools are loaded: the first ones, then those."""
         sent = {schema.name for schema in self.sent}
         found = (self.find(name) for name in names)
-        return (*self.sent, *(tool.schema for tool in found if tool and tool.schema.name not in sent))
+        added = (tool for tool in found if tool and not tool.is_dispatched and tool.schema.name not in sent)
+        return (*self.sent, *(tool.schema for tool in added))
 
 
 def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
@@ -104,9 +109,8 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
 
 
 def _offered(tool: ToolSchema | BoundTool, hidden: bool, part: Contribution) -> OfferedTool:
-    if isinstance(tool, BoundTool):
-        return OfferedTool(tool.schema, tool, hidden, tool.schema.name in part.meta_tools)
-    return OfferedTool(tool, None, hidden, tool.name in part.meta_tools)
+    schema, bound = (tool.schema, tool) if isinstance(tool, BoundTool) else (tool, None)
+    return OfferedTool(schema, bound, hidden, schema.name in part.meta_tools, hidden and part.is_dispatched)
 
 
 Executor = Callable[[str, dict[str, Any]], Any]

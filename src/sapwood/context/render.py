@@ -10,7 +10,8 @@ from sapwood.context.meter import Meter, Totals
 from sapwood.context.offered import Offered
 from sapwood.core.decide import CallModel
 from sapwood.core.ledger import ContextLedger, LedgerLine, Section
-from sapwood.core.model import ModelRequest, ToolLoading
+from sapwood.core.messages import Recalled
+from sapwood.core.model import ModelRequest
 from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
@@ -52,7 +53,6 @@ def render(
     fixed: Fixed,
     transcript: Transcript,
     *,
-    tool_loading: ToolLoading,
     loaded: tuple[str, ...],
     max_tokens: int | None,
 ) -> ModelRequest:
@@ -61,7 +61,7 @@ def render(
     transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
     """
     offered = fixed.offered
-    tools = offered.with_loaded(loaded) if tool_loading == "relist" and loaded else offered.sent
+    tools = offered.with_loaded(loaded) if loaded else offered.sent
     recalled = tuple(block.text for block in run.recalled)
     return ModelRequest(
         transcript,
@@ -78,18 +78,25 @@ def measure(
 ) -> dict[Section, int]:
     """Return the estimated tokens of a request by section.
 
-    past, prompt: the raw totals of the messages before this turn, and of the user's message.
+    past, prompt: the raw totals of the messages before this turn, and of the user's message; what was recalled
+    beside the message counts as memory.
     """
     total = meter.transcript(request.transcript)
     now = total.messages - past.messages
+    beside = sum(meter.raw_text(part.text) for part in _beside(run))
     return {
         "system": fixed.system_tokens,
         "tools": fixed.tool_tokens(request.tools),
-        "memory": sum(meter.text(block.text) for block in run.recalled),
+        "memory": sum(meter.text(block.text) for block in run.recalled) + meter.scaled(beside),
         "history": meter.scaled(past.messages + past.tool_results + now - prompt.messages),
         "tool_results": meter.scaled(total.tool_results - past.tool_results),
-        "prompt": meter.scaled(prompt.messages),
+        "prompt": meter.scaled(max(0, prompt.messages - beside)),
     }
+
+
+def _beside(run: Run) -> tuple[Recalled, ...]:
+    content = run.prompt.content if run.prompt is not None else ()
+    return tuple(part for part in content if isinstance(part, Recalled))
 
 
 def ledger(sections: Mapping[Section, int], lines: tuple[LedgerLine, ...], *, window: int) -> ContextLedger:

@@ -27,6 +27,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     text: the user's prompt as text. reply: the answer, set before `commit`.
     messages: the past messages and this turn's so far. room: tokens that are left when `select` is asked.
     loaded: names of lazy tools that are callable already. count: text -> tokens.
+    tool_loading, placement: what the turn does where a source was told nothing else.
     """
 
     run_id: str = ""
@@ -36,6 +37,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     room: int = 0
     loaded: tuple[str, ...] = ()
     tool_loading: ToolLoading = "relist"
+    placement: Placement = "system"
     count: Callable[[str], int] = len
 
 
@@ -52,6 +54,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     meta_tools: Sequence[str] = ()
     name_map: Mapping[str, str] = {}
+    is_dispatched: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):

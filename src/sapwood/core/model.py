@@ -101,7 +101,8 @@ class Reply(Data, frozen=True, tag="reply"):
 
     Tool calls carry the names that the model used and no keys yet.
     usage: None where the provider reports nothing.
-    model: the model that answered, where it says so.
+    model: the model that answered, where it says so. origin: `provider/model` of the profile that was asked,
+    where that is not the provider's own (a chain of providers); empty otherwise.
     """
 
     type: ClassVar[Literal["reply"]] = "reply"
@@ -110,6 +111,7 @@ class Reply(Data, frozen=True, tag="reply"):
     usage: Usage | None = None
     model: str = ""
     request_id: str | None = None
+    origin: str = ""
 
 
 StreamChunk: TypeAlias = TextChunk | ThinkingChunk | Reply

@@ -130,7 +130,18 @@ class BaseLLMProvider:
         return self._codec.encode(request, self.profile, base_url=base_url, api_key=key or None)
 
     def _secret(self) -> str:
-        return (self._api_key or os.environ.get(self._endpoint.key_variable) or "").strip()
+        """Return the key: the one that was passed, else the environment's.
+
+        The environment's goes to the provider itself and to the address that the environment names, never to
+        another one that was passed in code: that may be somebody else's.
+        """
+        if self._api_key is not None:
+            return self._api_key.strip()
+        endpoint = self._endpoint
+        own = {endpoint.base_url, os.environ.get(endpoint.base_url_variable or "", endpoint.base_url)}
+        if self._base_url is not None and self._base_url not in own:
+            return ""
+        return os.environ.get(endpoint.key_variable, "").strip()
 
 
 class HttpStream:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import cast
 
 from sapwood.core.errors import ConfigError, ContextOverflowError, LLMError, ModelNotFoundError
-from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, StreamChunk
+from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, StreamChunk
 
 
 class FallbackProvider:
@@ -53,7 +53,7 @@ class _Chain:
                 try:
                     for chunk in chunks:
                         shown = True
-                        yield chunk
+                        yield _marked(chunk, provider)
                 finally:
                     close = getattr(chunks, "close", None)
                     if close is not None:
@@ -71,7 +71,7 @@ class _Chain:
                 async with aclosing(cast("_Closable", chunks)):
                     async for chunk in chunks:
                         shown = True
-                        yield chunk
+                        yield _marked(chunk, provider)
                 return
             except LLMError as error:
                 if shown or place == len(self._providers) - 1 or not _hands_over(error):
@@ -80,6 +80,11 @@ class _Chain:
 
 class _Closable:
     async def aclose(self) -> None: ...
+
+
+def _marked(chunk: StreamChunk, provider: LLMProvider) -> StreamChunk:
+    """Return the chunk; a reply says which provider it comes from, so that its thinking goes back only there."""
+    return chunk.replace(origin=chunk.origin or provider.profile.origin) if isinstance(chunk, Reply) else chunk
 
 
 def _hands_over(error: LLMError) -> bool:

@@ -34,9 +34,7 @@ def create_provider(
     >>> create_provider("openai/gpt-4o").profile.origin
     'openai/gpt-4o'
     """
-    prefix, slash, name = model.strip().partition("/")
-    if not slash:
-        prefix, name = DEFAULT_PROVIDER, prefix
+    prefix, name = _parts(model)
     if not name.strip():
         raise ConfigError(f"the model's name is empty in {model!r}; give 'provider/model', as in 'openai/gpt-4o'")
     factory = _factories.get(prefix.lower())
@@ -49,6 +47,20 @@ def create_provider(
         )
     given = {"api_key": api_key, "base_url": base_url, "transport": transport}
     return factory(name, **{key: value for key, value in given.items() if value is not None}, **options)
+
+
+def provider_of(model: str) -> str:
+    """Return the provider's name in `provider/model`.
+
+    >>> provider_of("claude-haiku-4-5")
+    'anthropic'
+    """
+    return _parts(model)[0].lower()
+
+
+def _parts(model: str) -> tuple[str, str]:
+    prefix, slash, name = model.strip().partition("/")
+    return (prefix, name) if slash else (DEFAULT_PROVIDER, prefix)
 
 
 def register_provider(prefix: str, factory: Factory) -> None:

@@ -41,7 +41,6 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
         run,
         live.fixed,
         live.transcript(run),
-        tool_loading=spec.tool_loading,
         loaded=live.loaded(run),
         max_tokens=spec.max_response_tokens,
     )
@@ -140,7 +139,7 @@ def _added(reply: Reply, action: CallModel, sent_tokens: int, live: LiveTurn) ->
     usage = reply.usage or _estimated(reply, sent_tokens, live)
     if reply.usage is not None:
         _learn(reply.usage, sent_tokens, live)
-    message = Message("assistant", tuple(parts), profile.origin)
+    message = Message("assistant", tuple(parts), reply.origin or profile.origin)
     return MessageAdded(message=message, usage=usage, stop_reason=reply.stop_reason, refuse_calls=action.final)
 
 

@@ -13,7 +13,7 @@ from sapwood.context.offered import Executor, Offered
 from sapwood.context.render import Fixed
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
-from sapwood.core.events import MessageInterrupted
+from sapwood.core.events import MessageInterrupted, Placement
 from sapwood.core.messages import Message
 from sapwood.core.model import LLMProvider, ToolLoading
 from sapwood.core.run import Run
@@ -39,6 +39,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     history: Transcript
     window: int = 0
     tool_loading: ToolLoading = "relist"
+    placement: Placement = "turn"
     max_response_tokens: int | None = None
     executor: Executor | None = None
     expose_errors: bool = False
@@ -148,6 +149,16 @@ class LiveTurn:
             self._prompt = (prompt, self.spec.meter.raw_message(prompt))
         return self._prompt[1]
 
+    def source_room(self, run: Run) -> int:
+        """Return the tokens to keep free for what the sources will select, 0 once they have.
+
+        A source with a share of its own counts with it, any other with a tenth of the window; together at most
+        a third, so that history keeps the larger part.
+        """
+        if run.prepared or not self.spec.window:
+            return 0
+        return self.spec.context.wanted_room(self.spec.window)
+
     def messages(self, run: Run) -> Joined:
         """Return past and present messages as one sequence, without copying them."""
         return Joined(self.past(run), run.messages)
@@ -162,8 +173,8 @@ class LiveTurn:
         """Return about how many tokens the next request will take."""
         _, total = self.totals(run)
         meter, tools = self.spec.meter, self.offered.sent
-        if self.spec.tool_loading == "relist" and run.loaded:
-            tools = self.offered.with_loaded(self.loaded(run))
+        if loaded := self.loaded(run):
+            tools = self.offered.with_loaded(loaded)
         recalled = sum(meter.text(block.text) for block in run.recalled)
         messages = meter.scaled(total.messages + total.tool_results)
         return messages + self.fixed.system_tokens + self.fixed.tool_tokens(tools) + recalled

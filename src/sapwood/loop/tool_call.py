@@ -152,6 +152,11 @@ class _Call:
             text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
             yield _finished(self.item, self.call, self._capped(text, bound), is_error=True)
             return
+        if bound is not None and bound.requires_approval:
+            # Fails closed: a person would have to be asked, and there is nobody to ask.
+            text = f"Denied: {self.call.name} needs a person's approval and no approval is configured; not run."
+            yield _finished(self.item, self.call, text, is_error=True)
+            return
         yield ToolRunning(key=self.item.call.key, digest=_digest(self.call), attempt=self.item.attempt + 1)
         try:
             value = await self._called(bound, arguments)

@@ -111,7 +111,8 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
 
 def _spent(run: Run, live: LiveTurn) -> Spent:
     # The size only matters between rounds, where something can still be done about it.
-    estimate = live.next_call_estimate(run) if live.spec.policy.window and run.phase == "idle" else 0
+    is_asked = live.spec.policy.window and run.phase == "idle"
+    estimate = live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
     return Spent(run.usage, next_call_estimate=estimate)
 
 
@@ -125,6 +126,7 @@ def _turn(run: Run, live: LiveTurn, *, room: int = 0) -> Turn:
         room=room,
         loaded=live.loaded(run),
         tool_loading=spec.tool_loading,
+        placement=spec.placement,
         count=spec.meter.text,
     )
 
@@ -164,7 +166,7 @@ async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agen
 def _too_many(run: Run, live: LiveTurn) -> int:
     """Return how many past messages, in whole exchanges from the oldest, must go for the rest to fit."""
     meter, window = live.spec.meter, live.spec.window
-    excess = live.next_call_estimate(run) - window if window else 0
+    excess = live.next_call_estimate(run) + live.source_room(run) - window if window else 0
     groups = exchanges(live.past(run)) if excess > 0 else []
     sizes = [meter.scaled(sum(meter.raw_message(message).total for message in group)) for group in groups]
     return sum(len(group) for group in groups[: droppable(sizes, excess)])
@@ -172,8 +174,12 @@ def _too_many(run: Run, live: LiveTurn) -> int:
 
 def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
     """Return the past part of shortened messages, valid; the prompt is always kept, in the run itself."""
-    own = list(run.messages)
-    kept = [message for message in messages if message not in own]
+    kept = list(messages)
+    for own in reversed(run.messages):
+        # From the end: an earlier message that says the same is none of this turn's.
+        place = next((place for place in reversed(range(len(kept))) if kept[place] == own), None)
+        if place is not None:
+            del kept[place]
     return tuple(Transcript.of(kept))
 
 

@@ -140,12 +140,14 @@ class AsyncioRuntime(SystemClock):
         token.check()
         task = cast("asyncio.Task[Any]", asyncio.current_task())  # a coroutine that runs is in a task
         loop = asyncio.get_running_loop()
-        ours = False
+        is_waiting, ours = True, False
 
         def stop() -> None:
+            # It was scheduled from another thread, or earlier in this one: what it was to end may be over.
             nonlocal ours
-            ours = True
-            task.cancel()
+            if is_waiting:
+                ours = True
+                task.cancel()
 
         def wake() -> None:
             loop.call_soon_threadsafe(stop)
@@ -158,6 +160,7 @@ class AsyncioRuntime(SystemClock):
                 raise
             raise RunCancelledError(token.reason or "the turn was cancelled") from None
         finally:
+            is_waiting = False
             silence()
 
 

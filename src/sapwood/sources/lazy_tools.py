@@ -115,7 +115,8 @@ class LazyToolSource(ContextSource):
         toolset = self._toolset
         sent: list[ToolSchema | BoundTool] = [SEARCH_SCHEMA]
         meta = [SEARCH_TOOLS]
-        if self._loading(turn) == "dispatch":
+        is_dispatched = self._loading(turn) == "dispatch"
+        if is_dispatched:
             sent.append(CALL_SCHEMA)
             meta.append(CALL_TOOL)
         return Contribution(
@@ -124,6 +125,7 @@ class LazyToolSource(ContextSource):
             system=toolset.menu,
             meta_tools=meta,
             name_map=toolset.name_map,
+            is_dispatched=is_dispatched,
         )
 
     def handle(self, call: ToolCall, turn: Turn) -> Loaded | None:

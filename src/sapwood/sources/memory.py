@@ -26,14 +26,14 @@ class MemorySourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a memory source recalls and what it keeps.
 
     remember: without it nothing is ever written. kind: of the facts that are saved.
-    placement: `system` puts what was recalled into the system prompt (guide D), `turn` beside the prompt,
-    which keeps the provider's cache warm.
+    placement: `turn` puts what was recalled beside the prompt, which keeps the provider's cache warm; `system`
+    into the system prompt. None takes the turn's: `turn` in an Agent, `system` in `run_agent` (guide D).
     """
 
     recall: RecallOptions = RecallOptions()
     remember: Remember | None = None
     kind: str = "fact"
-    placement: Placement = "system"
+    placement: Placement | None = None
 
 
 class MemorySource(ContextSource):
@@ -51,8 +51,13 @@ class MemorySource(ContextSource):
         recalled = await recall_memory(self._store, turn.text, self._options.recall)
         if not recalled.records:
             return None
-        label = f"{len(recalled.records)} memories"
-        return Selection(text=recalled.block, records=recalled.records, label=label, placement=self._options.placement)
+        count = len(recalled.records)
+        return Selection(
+            text=recalled.block,
+            records=recalled.records,
+            label=f"{count} {'memory' if count == 1 else 'memories'}",
+            placement=self._options.placement or turn.placement,
+        )
 
     async def commit(self, turn: Turn) -> Saved | None:
         """Save what `remember` makes of the turn; nothing where this run was saved before."""
@@ -78,7 +83,7 @@ def memory_source(
     recall: RecallOptions | None = None,
     remember: Remember | None = None,
     kind: str = "fact",
-    placement: Placement = "system",
+    placement: Placement | None = None,
 ) -> MemorySource:
     """Return a source named `memory` over a store; give either options or keywords.
 
