@@ -118,12 +118,12 @@ def rows_of(costs: dict[str, float], write: str) -> list[Row]:
     for name, share in bars.items():
         if name not in costs:
             continue
-        peer = costs.get(f"sdk {name.split()[0]}")
-        row = Row(f"one delta over HTTP, {name}, {how}", f"{costs[name]:.1f} µs", f"≤ {share} of the SDK's")
-        if peer is not None:
-            row.peer, row.holds = (
-                f"anthropic SDK {peer:.1f} µs ({costs[name] / peer:.2f}×)",
-                costs[name] <= share * peer,
-            )
+        kind = name.split()[0]
+        peer, raw, cost = costs.get(f"sdk {kind}"), costs.get(f"raw {kind}"), costs[name]
+        row = Row(f"one delta over HTTP, {name}, {how}", f"{cost:.1f} µs", f"≤ {share} of the SDK's")
+        if peer is not None and raw is not None:
+            shown = f"messages.stream {peer:.1f} µs ({cost / peer:.2f}×)"
+            row.peer = f"{shown}, create(stream=True) {raw:.1f} µs ({cost / raw:.2f}×)"
+            row.holds = cost <= share * peer
         rows.append(row)
     return rows

@@ -6,8 +6,9 @@ else a script that says plainly that no model is connected.
 
 import os
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,24 +43,26 @@ class FirstModel(msgspec.Struct, frozen=True):
     close: Callable[[], None] = lambda: None
 
 
-def choose_model(model: str | None = None, *, base_url: str | None = None, fetched: Path | None = None) -> FirstModel:
+def choose_model(
+    model: str | None = None, *, base_url: str | None = None, local_options: Mapping[str, Any] | None = None
+) -> FirstModel:
     """Return the model that was asked for, or else the best there is.
 
-    model: `provider/model`, or the path of a GGUF file. fetched: a GGUF file to use where there is no key and
-    no server; None looks in the cache.
+    model: `provider/model`, or the path of a GGUF file. local_options: for the provider of a local server or
+    file, such as `extra_body={"temperature": 0}`.
 
     Raises ConfigError where the one that was asked for cannot be had.
     """
     if model is not None:
-        return _from_file(Path(model)) if _is_file(model) else _named(model, base_url)
+        return _from_file(Path(model), local_options or {}) if _is_file(model) else _named(model, base_url)
     if base_url is not None:
-        return _from_server("server", base_url)
-    for found in _candidates(fetched):
+        return _from_server("server", base_url, local_options or {})
+    for found in _candidates(local_options or {}):
         return found
     return FirstModel(scripted(*[_no_model] * 10_000), "no model (a script)", is_real=False)
 
 
-def _candidates(fetched: Path | None) -> Iterator[FirstModel]:
+def _candidates(options: Mapping[str, Any]) -> Iterator[FirstModel]:
     for variable, provider, model in _KEYS:
         if os.environ.get(variable):
             yield _named(f"{provider}/{os.environ.get('SAPWOOD_MODEL') or model}", None)
@@ -69,10 +72,10 @@ def _candidates(fetched: Path | None) -> Iterator[FirstModel]:
             yield _named(f"{name}/{served[0]}", url)
     for label, url in LOCAL_SERVERS:
         if served := _served_models(url):
-            yield FirstModel(_served(url, served[0]), f"{served[0]} on {label} ({url})")
-    path = fetched or _cached_file()
+            yield FirstModel(_served(url, served[0], options), f"{served[0]} on {label} ({url})")
+    path = _cached_file()
     if path is not None and _has_engine():
-        yield _from_file(path)
+        yield _from_file(path, options)
 
 
 # Small, current models of the two providers whose keys are looked for; SAPWOOD_MODEL names another.
@@ -87,22 +90,23 @@ def _named(model: str, base_url: str | None) -> FirstModel:
     return FirstModel(provider, provider.profile.origin + (f" at {base_url}" if base_url else ""))
 
 
-def _from_server(label: str, base_url: str) -> FirstModel:
+def _from_server(label: str, base_url: str, options: Mapping[str, Any]) -> FirstModel:
     served = _served_models(base_url)
     if not served:
         raise ConfigError(f"no server answers at {base_url}/models; is it running, and does the URL end in /v1?")
-    return FirstModel(_served(base_url, served[0]), f"{served[0]} on {label} ({base_url})")
+    return FirstModel(_served(base_url, served[0], options), f"{served[0]} on {label} ({base_url})")
 
 
-def _served(base_url: str, model: str) -> LLMProvider:
-    return create_provider(f"openai/{model}", base_url=base_url, provider="local")
+def _served(base_url: str, model: str, options: Mapping[str, Any]) -> LLMProvider:
+    return create_provider(f"openai/{model}", base_url=base_url, provider="local", **options)
 
 
-def _from_file(path: Path) -> FirstModel:
+def _from_file(path: Path, options: Mapping[str, Any]) -> FirstModel:
     from sapwood.llm.local import LocalServer
 
     server = LocalServer(path)
-    return FirstModel(_served(server.base_url, server.model), f"{path.name} in this process", close=server.close)
+    provider = _served(server.base_url, server.model, options)
+    return FirstModel(provider, f"{path.name} in this process", close=server.close)
 
 
 def _is_file(model: str) -> bool:
