@@ -6,6 +6,8 @@ as it came, never guessed at.
 
 from typing import Any
 
+import msgspec
+
 from sapwood.core.json_object import is_too_deep, read_object
 from sapwood.core.messages import Problem, ToolCall
 
@@ -29,8 +31,8 @@ def read_call(
     'incomplete'
     """
     if isinstance(text, dict):
-        if is_too_deep(text):
-            return ToolCall(name, id=id, problem="malformed", provider_data=provider_data)
+        if not _is_json(text):
+            return ToolCall(name, id=id, raw=repr(text), problem="malformed", provider_data=provider_data)
         return ToolCall(name, text, id=id, provider_data=provider_data)
     if text is None or not text.strip():
         if complete:
@@ -41,3 +43,14 @@ def read_call(
         return ToolCall(name, found, id=id, provider_data=provider_data)
     problem: Problem = found if complete or found != "malformed" else "incomplete"
     return ToolCall(name, id=id, raw=text, problem=problem, provider_data=provider_data)
+
+
+def _is_json(value: dict[str, Any]) -> bool:
+    """Tell whether an object made by somebody else's decoder can be stored and sent again."""
+    if is_too_deep(value):
+        return False
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError):  # half a character, or an object that is no JSON
+        return False
+    return True

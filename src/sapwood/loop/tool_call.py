@@ -126,6 +126,7 @@ class _Call:
         )
         try:
             answer: Loaded | None = await live.spec.context.handle(self.call, turn, leaf=self.rt.call)
+            rendered = render_result(answer.result if answer is not None else None)
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door
@@ -136,7 +137,6 @@ class _Call:
             return
         if answer.tools:
             yield ContextUpdated(source=answer.source, op="loaded", tools=answer.tools)
-        rendered = render_result(answer.result)
         yield _finished(
             self.item, self.call, rendered.text, value=rendered.value, is_error=answer.is_error, loaded=answer.tools
         )
