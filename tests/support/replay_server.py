@@ -298,10 +298,7 @@ class _Scenario:
         self.document = document
         self.id: str = document.get("id", "exchange")
         self.exchanges: list[dict[str, Any]] = document["exchanges"]
-        self.kinds = [
-            endpoint_kind(e["request"].get("method", "POST"), e["request"]["path"])
-            for e in self.exchanges
-        ]
+        self.kinds = [endpoint_kind(e["request"].get("method", "POST"), e["request"]["path"]) for e in self.exchanges]
         self.reset()
 
     def reset(self) -> None:
@@ -412,9 +409,7 @@ class ReplayServer:
                     item.reset()
 
     def start(self) -> ReplayServer:
-        self._thread = threading.Thread(
-            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
         return self
 
@@ -520,9 +515,7 @@ class _Handler(BaseHTTPRequestHandler):
             "method": self.command,
             "path": path,
             "query": split.query,
-            "headers": {
-                k: (f"<{len(v)} characters>" if _SECRET.match(k) else v) for k, v in headers.items()
-            },
+            "headers": {k: (f"<{len(v)} characters>" if _SECRET.match(k) else v) for k, v in headers.items()},
         }
         body: Any = None
         try:
@@ -757,8 +750,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
     parser.add_argument("--port", type=int, default=0, help="0 (default): any free one, printed")
     parser.add_argument("--log", help="append each request received to this JSONL file")
-    parser.add_argument("--match", choices=("kind", "path", "order"), default="kind",
-                        help="what must agree with a recording: the endpoint, the path, nothing")
+    parser.add_argument(
+        "--match",
+        choices=("kind", "path", "order"),
+        default="kind",
+        help="what must agree with a recording: the endpoint, the path, nothing",
+    )
     parser.add_argument("--on-exhausted", choices=("error", "repeat", "loop"), default="error")
     parser.add_argument("--verbose", action="store_true", help="one line a request on stderr")
     wire = parser.add_argument_group("the body on the wire")
@@ -768,8 +765,9 @@ def _parser() -> argparse.ArgumentParser:
     wire.add_argument("--first-byte-delay-ms", type=float, default=0, help="after the headers")
     wire.add_argument("--header-delay-ms", type=float, default=0, help="before the headers")
     wire.add_argument("--newline", choices=("keep", "lf", "crlf", "cr"), default="keep")
-    wire.add_argument("--keepalive-every", type=int, default=0, metavar="N",
-                      help="an SSE comment before every Nth event")
+    wire.add_argument(
+        "--keepalive-every", type=int, default=0, metavar="N", help="an SSE comment before every Nth event"
+    )
     wire.add_argument("--gzip", action="store_true", help="gzip bodies for clients that accept it")
     wire.add_argument("--connection-close", action="store_true", help="no length, no chunks")
     bad = parser.add_argument_group("failures")
@@ -783,8 +781,9 @@ def _parser() -> argparse.ArgumentParser:
     bad.add_argument("--drop-times", type=int, default=1, help="how many responses; -1: all")
     bad.add_argument("--hang-after-bytes", type=int, metavar="N", help="stall there (0: at once)")
     bad.add_argument("--hang-seconds", type=float, default=30)
-    bad.add_argument("--error-after-events", type=int, metavar="N",
-                     help="end an SSE body with an error event after N events")
+    bad.add_argument(
+        "--error-after-events", type=int, metavar="N", help="end an SSE body with an error event after N events"
+    )
     return parser
 
 
