@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from sapwood.cli.first_model import LOCAL_SERVERS, served_models
 from sapwood.llm.model_files import (
     CHUNK_BYTES,
     ModelFileError,
@@ -100,7 +101,8 @@ def main(arguments: Sequence[str]) -> int:
     """Fetch, print the path; return the exit code."""
     if "--if-needed" not in arguments:
         return _fetch()
-    if not any(os.environ.get(variable) for variable in OTHER_MODELS):
+    has_key = any(os.environ.get(variable) for variable in OTHER_MODELS)
+    if not has_key and not any(served_models(url) for _, url in LOCAL_SERVERS):
         _fetch()
     return 0
 

@@ -68,10 +68,10 @@ def _candidates(options: Mapping[str, Any]) -> Iterator[FirstModel]:
             yield _named(f"{provider}/{os.environ.get('SAPWOOD_MODEL') or model}", None)
     for variable, name in (("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")):
         url = os.environ.get(variable)
-        if url and (served := _served_models(url)):
+        if url and (served := served_models(url)):
             yield _named(f"{name}/{served[0]}", url)
     for label, url in LOCAL_SERVERS:
-        if served := _served_models(url):
+        if served := served_models(url):
             yield FirstModel(_served(url, served[0], options), f"{served[0]} on {label} ({url})")
     path = _cached_file()
     if path is not None and _has_engine():
@@ -91,7 +91,7 @@ def _named(model: str, base_url: str | None) -> FirstModel:
 
 
 def _from_server(label: str, base_url: str, options: Mapping[str, Any]) -> FirstModel:
-    served = _served_models(base_url)
+    served = served_models(base_url)
     if not served:
         raise ConfigError(f"no server answers at {base_url}/models; is it running, and does the URL end in /v1?")
     return FirstModel(_served(base_url, served[0], options), f"{served[0]} on {label} ({base_url})")
@@ -125,7 +125,7 @@ def _has_engine() -> bool:
     return find_spec("xllamacpp") is not None
 
 
-def _served_models(base_url: str) -> list[str]:
+def served_models(base_url: str) -> list[str]:
     """Return the names of the models that a server offers; none where nothing answers."""
     try:
         with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=PROBE_SECONDS) as answer:
