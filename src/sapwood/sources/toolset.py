@@ -1,6 +1,6 @@
 """Plain tools: a toolset with its executor, and the source that offers it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
@@ -104,10 +104,3 @@ _FORMATS: dict[str, Callable[[ToolSchema], dict[str, Any]]] = {
     "openai": _openai,
     "gemini": _gemini,
 }
-
-
-def sanitised(tools: Sequence[ToolLike]) -> tuple[ToolSchema, ...]:
-    """Return the schemas under their wire names, for those who send them by hand."""
-    schemas = [schema_of(to_tool(item)) for item in tools]
-    name_map(schema.name for schema in schemas)
-    return tuple(schema.replace(name=wire_name(schema.name)) for schema in schemas)

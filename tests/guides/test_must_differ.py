@@ -1,0 +1,254 @@
+"""Faults of a peer that must not be ours: each test has the number of its fault and asserts what is right."""
+
+import asyncio
+import enum
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from sapwood import Agent, BaseLLMProvider, ServerError, lazy_toolset, tool
+from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk
+from sapwood.core.names import wire_name
+from sapwood.llm.anthropic import AnthropicCodec
+from sapwood.llm.openai import ChatCodec
+from sapwood.testing import call, calls, says, scripted
+from support.turns import bound, finishes, spec, turn
+
+RUNTIMES = pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
+PROFILE = ModelProfile(provider="p", model="m")
+
+
+def run(agent: Agent, runtime: str = "blocking") -> list[Any]:
+    async def main() -> list[Any]:
+        return [event async for event in agent.astream("go")]
+
+    return list(agent.stream("go")) if runtime == "blocking" else asyncio.run(main())
+
+
+@RUNTIMES
+def test_b1_malformed_arguments_never_run_the_tool(runtime: str) -> None:
+    wiped: list[str] = []
+
+    @tool
+    def wipe(path: str = "/") -> str:
+        """Wipe."""
+        wiped.append(path)
+        return f"wiped {path}"
+
+    for raw in ('{"path":"/data/x', "[1]"):
+        events = run(Agent(llm=scripted(calls(call("wipe", raw=raw)), says("ok"))).with_tools([wipe]), runtime)
+        message = next(event.message for event in events if event.type == "message_added")
+        assert finishes(events)[0].is_error
+        assert message.tool_calls[0].raw == raw
+    assert wiped == []
+
+
+@RUNTIMES
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, None), (5, "5"), (True, "true"), ({"a": [1]}, '{"a":[1]}'), ([], "[]")]
+)
+def test_b2_any_result_is_a_result_on_both_paths(runtime: str, value: Any, text: str | None) -> None:
+    events = turn(spec(scripted(calls("give"), says("ok")), [bound("give", lambda: value)]), runtime=runtime)
+    (finish,) = finishes(events)
+    assert not finish.is_error
+    assert finish.result.strip()
+    if text is not None:
+        assert finish.result == text
+    generator = turn(
+        spec(scripted(calls("g"), says("ok")), [bound("g", lambda: (n for n in range(3)))]), runtime=runtime
+    )
+    assert finishes(generator)[0].is_error
+
+
+@RUNTIMES
+def test_b3_a_list_valued_type_in_a_schema_is_understood(runtime: str) -> None:
+    from sapwood import AgentTool
+
+    schema = {"type": "object", "properties": {"x": {"type": ["string", "null"]}}, "required": ["x"]}
+    odd = AgentTool(name="odd", description="Odd.", input_schema=schema, fn=lambda x: f"got {x}")
+    model = scripted(calls(call("odd", {"x": None}), call("odd", {"x": 5})), says("ok"))
+    first, second = finishes(run(Agent(llm=model).with_tools([odd]), runtime))
+    assert (first.result, first.is_error) == ("got None", False)
+    assert second.is_error
+
+
+@RUNTIMES
+def test_b4_the_function_gets_the_validated_values(runtime: str) -> None:
+    seen: list[Any] = []
+
+    class Level(enum.Enum):
+        LOW = 1
+
+    @tool
+    def take(n: int, level: Level, flag: bool = False) -> str:
+        """Take."""
+        seen.extend((n, level, flag))
+        return "ok"
+
+    run(
+        Agent(llm=scripted(calls(call("take", {"n": "5", "level": 1, "flag": "yes"})), says("ok"))).with_tools([take]),
+        runtime,
+    )
+    assert seen == [5, Level.LOW, True]
+
+
+def test_b9_text_that_looks_like_a_special_token_is_text() -> None:
+    agent = Agent(llm=scripted(says("<|endoftext|>"))).with_system_prompt("<|im_start|>")
+    assert "".join(agent.chat("<|endoftext|>")) == "<|endoftext|>"
+    assert agent.last_turn is not None
+
+
+def test_b11_schemas_keep_definitions_and_constraints() -> None:
+    class Level(enum.Enum):
+        LOW = 1
+
+    @tool
+    def rate(stars: Annotated[int, Field(ge=1, le=5, description="how many")], level: Level) -> str:
+        """Rate."""
+        return "ok"
+
+    properties = rate.input_schema["properties"]
+    assert (properties["stars"]["minimum"], properties["stars"]["maximum"], properties["stars"]["description"]) == (
+        1,
+        5,
+        "how many",
+    )
+    assert str(rate.input_schema).count("#/$defs/") <= len(rate.input_schema.get("$defs", {}))
+    assert not rate.validate_input({"stars": 9, "level": 1})[0]
+
+
+def test_b14_a_cut_connection_is_no_answer() -> None:
+    decoder = AnthropicCodec().decoder(PROFILE)
+    decoder.feed(b"message_start", b'{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}')
+    decoder.feed(
+        b"content_block_start", b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}'
+    )
+    decoder.feed(
+        b"content_block_delta", b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"half"}}'
+    )
+    with pytest.raises(ServerError) as caught:
+        decoder.finish()
+    assert caught.value.is_transient
+
+
+@RUNTIMES
+def test_b15_calls_are_run_whatever_the_stop_reason(runtime: str) -> None:
+    events = turn(
+        spec(scripted(calls("ping", stop_reason="stop"), says("ok")), [bound("ping", lambda: "pong")]), runtime=runtime
+    )
+    assert [finish.result for finish in finishes(events)] == ["pong"]
+
+
+def test_b16_two_calls_that_share_an_index_stay_two() -> None:
+    decoder = ChatCodec().decoder(PROFILE)
+    for id, arguments in (("a", '{\\"p\\":1}'), ("b", '{\\"p\\":2}')):
+        made = f'{{"index":0,"id":"{id}","function":{{"name":"read","arguments":"{arguments}"}}}}'
+        decoder.feed(b"", f'{{"choices":[{{"index":0,"delta":{{"tool_calls":[{made}]}}}}]}}'.encode())
+    decoder.feed(b"", b'{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}')
+    found = [(part.id, part.arguments) for part in decoder.finish().content if part.type == "tool_call"]
+    assert found == [("a", {"p": 1}), ("b", {"p": 2})]
+
+
+def test_b18_an_async_turn_is_over_when_aclose_returns() -> None:
+    model = scripted(says("a b c d"))
+    agent = Agent(llm=model)
+
+    async def main() -> None:
+        for open_turn in (agent.achat("go"),):
+            await anext(open_turn)
+            await open_turn.aclose()
+            assert model.streams[0].closed
+            assert agent.last_turn is not None
+            assert agent.last_messages[-1].text == "a"
+
+    asyncio.run(main())
+
+
+def test_b19_a_pattern_of_the_models_is_words_and_never_run() -> None:
+    lazy = lazy_toolset([{"name": "x", "description": "a" * 28 + "!"}])
+    began = time.process_time()
+    assert lazy.search("(a+)+$") == []
+    assert time.process_time() - began < 1
+
+
+def test_b30_plain_read_only_tools_overlap_and_limits_hold_for_them() -> None:
+    tools = [
+        bound("nap", lambda: time.sleep(0.1), read_only=True),
+        bound("long", lambda: time.sleep(1), timeout_seconds=0.05),
+    ]
+    began = time.monotonic()
+    events = turn(spec(scripted(calls(*["nap"] * 5), calls("long"), says("ok")), tools), runtime="asyncio")
+    assert time.monotonic() - began < 0.9
+    assert [finish.is_error for finish in finishes(events)] == [False] * 5 + [True]
+
+
+def test_b33_no_tokenizer_is_needed_and_none_is_downloaded() -> None:
+    code = "import sys; from sapwood import Agent; from sapwood.testing import says, scripted\nprint(''.join(Agent(llm=scripted(says('ok'))).chat('hi')), 'tiktoken' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ok", "False"]
+
+
+def test_b40_the_decorator_takes_what_python_takes_and_leaves_it_callable() -> None:
+    from functools import partial
+    from typing import TypedDict
+
+    class Point(TypedDict):
+        x: int
+
+    @tool
+    def move(to: Point, _fast: bool = False, model_config: str = "", *, steps: int | None = None) -> str:
+        """Move."""
+        return f"{to['x']} {_fast} {model_config} {steps}"
+
+    assert set(move.input_schema["properties"]) == {"to", "_fast", "model_config", "steps"}
+    assert move({"x": 1}) == "1 False  None"
+    assert tool(partial(move.fn, steps=3)).name == "move"
+    for options in ({"timeout": 1.0}, {"defer_loading": True}, {"input_examples": [{"to": {"x": 1}}]}):
+        assert tool(**options)(move.fn).name == "move"  # type: ignore[call-overload]
+
+
+def test_b41_one_protocol_takes_plain_and_async_streams() -> None:
+    class Plain:
+        profile = PROFILE
+
+        def stream(self, request: ModelRequest) -> Any:
+            yield TextChunk("hi")
+            yield Reply((says("hi").chunks().__next__() and _text("hi"),))
+
+    class Async:
+        profile = PROFILE
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[StreamChunk]:
+            yield TextChunk("hi")
+            yield Reply((_text("hi"),))
+
+    for model in (Plain(), Async()):
+        for runtime in ("blocking", "asyncio"):
+            assert run(Agent(llm=model), runtime)[-1].text == "hi"  # type: ignore[arg-type]
+    assert BaseLLMProvider is not None
+
+
+def _text(text: str) -> Any:
+    from sapwood import Text
+
+    return Text(text)
+
+
+def test_b42_importing_costs_next_to_nothing() -> None:
+    code = "import sys; before = len(sys.modules); import sapwood; print(len(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 5
+
+
+@pytest.mark.parametrize("name", ["notes.list", "with blanks", "naïve名", "n" * 200])
+def test_b46_names_are_made_valid_for_the_wire(name: str) -> None:
+    import re
+
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire_name(name))
+    events = turn(spec(scripted(calls(wire_name(name)), says("ok")), [bound(name, lambda: "ran")]))
+    assert [(finish.name, finish.result) for finish in finishes(events)] == [(name, "ran")]

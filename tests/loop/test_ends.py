@@ -1,0 +1,42 @@
+"""How a segment ends, and what a source and the trimming do to a history together."""
+
+from sapwood import Agent, ContextSource, Message
+from sapwood.context.source import History
+from sapwood.core.decide import Pause
+from sapwood.core.run import Run
+from sapwood.loop.spec import LiveTurn
+from sapwood.loop.turn import perform
+from sapwood.runtime.blocking import BlockingRuntime, iterate
+from sapwood.testing import fold, says, scripted
+from support.turns import spec
+
+
+def test_a_pause_ends_the_segment_and_the_run_waits() -> None:
+    given = spec(scripted())
+    run = Run("r", phase="idle", texts=("so far",))
+    (event,) = iterate(perform(Pause("approval"), run, LiveTurn(run, given), BlockingRuntime()))
+    assert event.type == "turn_finished"
+    assert (event.text, event.diagnostics.stopped_by) == ("so far", "approval")
+    assert fold([event], run).phase == "paused"
+
+
+def test_what_a_source_leaves_of_the_history_is_trimmed_where_it_still_does_not_fit() -> None:
+    class Halves(ContextSource):
+        name = "halves"
+
+        def compact(self, history: History, room: int) -> History:
+            return history[len(history) // 2 :]
+
+    past: list[Message] = []
+    for number in range(60):
+        past += [
+            Message.user(f"question {number} " + "word " * 20),
+            Message.assistant(f"answer {number} " + "word " * 20),
+        ]
+    model = scripted(says("ok"))
+    agent = Agent(llm=model, max_tokens=1_500, max_response_tokens=500).with_sources([Halves()])
+    list(agent.chat("now", messages=past))
+    sent = model.requests[0].transcript
+    assert sent[-1].text == "now"
+    assert sent[-2].text.startswith("answer 59")
+    assert 2 < len(sent) < 60
