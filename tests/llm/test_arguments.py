@@ -26,13 +26,12 @@ def test_arguments_are_read_up_to_a_depth(make: Any) -> None:
     assert read_call("t", deepest, id="x") == ToolCall("t", json.loads(deepest), id="x")
     assert read_call("t", json.loads(deepest), id="x") == ToolCall("t", json.loads(deepest), id="x")
     assert read_call("t", beyond, id="x") == ToolCall("t", id="x", raw=beyond, problem="malformed")
-    object_beyond = json.loads(beyond)
-    assert read_call("t", object_beyond, id="x") == ToolCall("t", id="x", raw=repr(object_beyond), problem="malformed")
+    assert read_call("t", json.loads(beyond), id="x") == ToolCall("t", id="x", problem="malformed")
 
 
 @pytest.mark.parametrize("given", [{"a": "half \ud800"}, {"a": object}, {"a": {1, 2}, "b": print}])
 def test_an_object_that_json_cannot_say_is_no_call(given: Any) -> None:
-    assert read_call("t", given, id="x") == ToolCall("t", id="x", raw=repr(given), problem="malformed")
+    assert read_call("t", given, id="x") == ToolCall("t", id="x", problem="malformed")
 
 
 @pytest.mark.parametrize("levels", [600, 900, 5_000])

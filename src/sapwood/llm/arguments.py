@@ -32,7 +32,7 @@ def read_call(
     """
     if isinstance(text, dict):
         if not _is_json(text):
-            return ToolCall(name, id=id, raw=repr(text), problem="malformed", provider_data=provider_data)
+            return ToolCall(name, id=id, problem="malformed", provider_data=provider_data)
         return ToolCall(name, text, id=id, provider_data=provider_data)
     if text is None or not text.strip():
         if complete:
