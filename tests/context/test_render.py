@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood import lazy_tool_source
-from sapwood.context.meter import Calibration, Meter, Totals
+from sapwood.context.meter import Calibration, Meter
 from sapwood.context.offered import Offered
 from sapwood.context.render import FINAL_NOTICE, Fixed, ledger, measure, render
 from sapwood.context.result import ContextResult
@@ -194,4 +194,3 @@ def test_the_result_of_building_a_context_counts_what_is_in_it() -> None:
 
 def test_a_source_of_text_alone_offers_no_tool() -> None:
     assert SystemPromptSource("{braces} stay").contribute(Turn()) == Contribution(system="{braces} stay")
-    assert Totals().total == 0
