@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from sapwood import Agent, BaseLLMProvider, ServerError, lazy_toolset, tool
+from sapwood import (
+    Agent,
+    BaseLLMProvider,
+    ServerError,
+    create_memory_store,
+    lazy_toolset,
+    memory_source,
+    tool,
+)
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk
 from sapwood.core.names import wire_name
 from sapwood.llm.anthropic import AnthropicCodec
@@ -23,11 +31,11 @@ RUNTIMES = pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
 PROFILE = ModelProfile(provider="p", model="m")
 
 
-def run(agent: Agent, runtime: str = "blocking") -> list[Any]:
+def run(agent: Agent, runtime: str = "blocking", prompt: str = "go") -> list[Any]:
     async def main() -> list[Any]:
-        return [event async for event in agent.astream("go")]
+        return [event async for event in agent.astream(prompt)]
 
-    return list(agent.stream("go")) if runtime == "blocking" else asyncio.run(main())
+    return list(agent.stream(prompt)) if runtime == "blocking" else asyncio.run(main())
 
 
 @RUNTIMES
@@ -97,10 +105,25 @@ def test_b4_the_function_gets_the_validated_values(runtime: str) -> None:
     assert seen == [5, Level.LOW, True]
 
 
-def test_b9_text_that_looks_like_a_special_token_is_text() -> None:
-    agent = Agent(llm=scripted(says("<|endoftext|>"))).with_system_prompt("<|im_start|>")
-    assert "".join(agent.chat("<|endoftext|>")) == "<|endoftext|>"
-    assert agent.last_turn is not None
+@RUNTIMES
+def test_b9_text_that_looks_like_a_special_token_is_text(runtime: str) -> None:
+    special = "<|endoftext|>"
+
+    @tool
+    def read() -> str:
+        """Read."""
+        return special
+
+    store = create_memory_store()
+    store.save(f"the user likes {special}")
+    model = scripted(calls("read"), says(special))
+    agent = Agent(llm=model).with_system_prompt(special).with_tools([read]).with_sources([memory_source(store)])
+    events = run(agent, runtime, f"what do I like? {special}")
+    assert events[-1].text == special
+    sent = model.requests[-1]
+    assert (sent.system, finishes(events)[0].result) == ((special,), special)
+    assert sent.transcript[0].text.endswith(special)
+    assert special in sent.transcript[0].content[0].text  # type: ignore[union-attr]
 
 
 def test_b11_schemas_keep_definitions_and_constraints() -> None:
