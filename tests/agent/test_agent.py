@@ -631,3 +631,47 @@ def test_what_is_recalled_beside_the_prompt_counts_as_memory_in_the_ledger() -> 
     list(agent.chat("which units?"))
     sections = agent.last_turn.rounds[0].ledger.sections  # type: ignore[union-attr]
     assert sections["memory"] > sections["prompt"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "budget", "room", "reply"),
+    [
+        ({"max_tokens": 1_500, "max_response_tokens": 1_400}, None, 750, 750),
+        ({}, TokenBudget(2_000, reserve_tokens=500), 1_500, 500),
+        ({}, TokenBudget(8_000, reserve_tokens=200), 7_800, 200),
+        ({}, TokenBudget(8_000), 6_976, 1_024),
+    ],
+)
+def test_request_and_reply_always_fit_the_window_together(options: Any, budget: Any, room: int, reply: int) -> None:
+    model = scripted(says("ok"))
+    agent = Agent(llm=model, **options)
+    if budget is not None:
+        agent.with_budget(budget)
+    list(agent.chat("hi"))
+    assert agent.last_turn.rounds[0].ledger.window == room  # type: ignore[union-attr]
+    assert model.requests[0].max_tokens == reply
+
+
+def test_fallbacks_that_would_be_ignored_or_misread_are_refused() -> None:
+    with pytest.raises(ConfigError, match="beside llm="):
+        Agent(llm=scripted(), fallbacks=["openai/gpt-4o"])
+    with pytest.raises(ConfigError, match="list of models"):
+        Agent("anthropic/a", fallbacks="openai/gpt-4o")  # type: ignore[arg-type]
+
+
+def test_arguments_with_half_a_character_are_no_reason_to_lose_the_turn() -> None:
+    @tool
+    def echo(x: str) -> str:
+        """Echo."""
+        return "heard"
+
+    assert (
+        "".join(Agent(llm=scripted(calls(call("echo", {"x": "\ud800"})), says("ok"))).with_tools([echo]).chat("go"))
+        == "ok"
+    )
+
+
+def test_one_fact_as_a_text_is_one_fact() -> None:
+    store = create_memory_store()
+    list(Agent(llm=scripted(says("ok"))).with_sources([memory_source(store, remember=lambda turn: "abc")]).chat("hi"))
+    assert [record.text for record in store.all()] == ["abc"]

@@ -111,3 +111,9 @@ def test_an_agent_of_ones_own_is_loaded_and_talked_to(
     assert "own" in capsys.readouterr().out
     assert isinstance(load_agent("own_app:agent"), Agent)
     assert main(["chat", "own_app:nothing"]) == 1
+
+
+def test_whatever_an_agent_raises_is_shown_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = session(Agent(llm=scripted(fails(ValueError("boom")), says("fine"))), ["a", "b"], monkeypatch)
+    assert "The turn failed: ValueError: boom" in shown
+    assert "fine" in shown

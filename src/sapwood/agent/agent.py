@@ -4,7 +4,7 @@ Laws: no state of a turn lives here, so any number of turns may overlap on one A
 `last_result`, `last_output` and `last_messages` are written once, together, when a turn ends.
 """
 
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +19,7 @@ from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
-from sapwood.core.errors import RunCancelledError
+from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
 from sapwood.core.model import LLMProvider
 from sapwood.core.names import name_map
@@ -86,7 +86,7 @@ class Agent:
             api_key=api_key,
             base_url=base_url,
             llm=llm,
-            fallbacks=tuple(fallbacks or ()),
+            fallbacks=_names(fallbacks),
             max_tokens=max_tokens,
             max_response_tokens=max_response_tokens,
             max_rounds=max_rounds,
@@ -245,6 +245,12 @@ class Agent:
         first = run.rounds[0].ledger if run.rounds else run.ledger
         result = ContextResult(system=live.offered.system_texts, messages=live.messages(run), ledger=first)
         self._last = _Last(run.diagnostics(cause, error), result, live)
+
+
+def _names(fallbacks: Sequence[str] | None) -> tuple[str, ...]:
+    if isinstance(fallbacks, str):
+        raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
+    return tuple(fallbacks or ())
 
 
 def _cause(error: BaseException | None) -> Cause:

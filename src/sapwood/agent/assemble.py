@@ -28,8 +28,9 @@ def assemble(
     """Return what a turn of this agent needs."""
     profile = provider.profile
     window = _window(config, profile)
-    budget = config.budget or TokenBudget(window, _reserve(config, window))
-    room = min(budget.room, window - _reserve(config, window)) if config.budget else budget.room
+    reserve = _reserve(config, window)
+    budget = config.budget or TokenBudget(window, reserve)
+    room = window - reserve
     return TurnSpec(
         provider=provider,
         context=ContextManager(sources=list(_sources(config)), budget=budget, trim_history=True),
@@ -38,7 +39,7 @@ def assemble(
         history=history,
         window=room,
         tool_loading=_loading(profile),
-        max_response_tokens=config.max_response_tokens,
+        max_response_tokens=reserve,
         expose_errors=config.expose_errors,
         tool_timeout_seconds=config.tool_timeout,
         tool_result_max_tokens=config.tool_result_max_tokens,
@@ -62,7 +63,14 @@ def _window(config: AgentConfig, profile: ModelProfile) -> int:
 
 
 def _reserve(config: AgentConfig, window: int) -> int:
-    return min(config.max_response_tokens, window // 2)
+    """Return what is kept for the reply, which is its cap too, so that both always fit the window.
+
+    A budget's own reserve counts before the agent's; in a window that is too small for it, half is kept.
+    """
+    asked = config.max_response_tokens
+    if config.budget is not None and config.budget.reserve_tokens:
+        asked = config.budget.reserve_tokens
+    return min(asked, max(1, window // 2))
 
 
 def _loading(profile: ModelProfile) -> ToolLoading:

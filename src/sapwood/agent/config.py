@@ -49,6 +49,11 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     budget: TokenBudget | None = None
 
     def __post_init__(self) -> None:
+        if self.llm is not None and self.fallbacks:
+            raise ConfigError(
+                "fallbacks cannot stand beside llm=; make the chain yourself: "
+                "llm=FallbackProvider([first, create_provider('openai/...')])"
+            )
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)}")

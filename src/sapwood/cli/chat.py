@@ -5,6 +5,7 @@ stopped; a failure of the model is shown and the session goes on.
 """
 
 import importlib
+import logging
 import sys
 from pathlib import Path
 
@@ -72,6 +73,9 @@ def load_agent(name: str) -> Agent:
     return found
 
 
+_log = logging.getLogger(__name__)
+
+
 class Session:
     """One conversation in the terminal."""
 
@@ -124,6 +128,10 @@ class Session:
             self._console.print(Text("Stopped.", style="yellow"))
         except LLMError as error:
             self._console.print(Text(f"The model did not answer: {error}", style="red"))
+        except Exception as error:  # noqa: BLE001 - see below
+            # The door of the terminal: whatever a user's agent raises is shown, and the session goes on.
+            self._console.print(Text(f"The turn failed: {type(error).__name__}: {error}", style="red"))
+            _log.debug("a turn failed", exc_info=error)
         self._history = self._agent.last_messages
         last = self._agent.last_turn
         if last is not None and last.rounds:

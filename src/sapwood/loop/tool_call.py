@@ -225,5 +225,8 @@ def _async_run(bound: BoundTool) -> Callable[[Mapping[str, Any], ToolContext], A
 
 
 def _digest(call: ToolCall) -> str:
-    raw = msgspec.json.encode([call.name, call.arguments], order="deterministic")
+    try:
+        raw = msgspec.json.encode([call.name, call.arguments], order="deterministic")
+    except (UnicodeEncodeError, TypeError):  # half a character, or an object that is no JSON: of a custom provider
+        raw = repr((call.name, call.arguments)).encode("utf-8", "backslashreplace")
     return hashlib.sha256(raw).hexdigest()[:16]

@@ -67,6 +67,8 @@ class MemorySource(ContextSource):
         facts = await facts if isawaitable(facts) else facts
         if not facts:
             return None
+        if isinstance(facts, str):
+            facts = [facts]  # one fact, not its characters
         self._saved_runs[turn.run_id] = None
         while len(self._saved_runs) > _RUNS_KEPT:
             del self._saved_runs[next(iter(self._saved_runs))]
