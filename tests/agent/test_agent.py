@@ -675,3 +675,53 @@ def test_one_fact_as_a_text_is_one_fact() -> None:
     store = create_memory_store()
     list(Agent(llm=scripted(says("ok"))).with_sources([memory_source(store, remember=lambda turn: "abc")]).chat("hi"))
     assert [record.text for record in store.all()] == ["abc"]
+
+
+@pytest.mark.parametrize("prompt", [{"role": "user", "content": "x"}, ["a", 5], b"x", None, 5])
+def test_a_prompt_of_another_kind_is_refused(prompt: Any) -> None:
+    with pytest.raises(ConfigError, match="prompt"):
+        list(Agent(llm=scripted()).chat(prompt))
+
+
+def test_a_picture_alone_is_a_prompt() -> None:
+    model = scripted(says("a cat"))
+    list(Agent(llm=model).chat(Image(data="aGk=")))  # type: ignore[arg-type]
+    assert model.requests[0].transcript[0].content == (Image(data="aGk="),)
+
+
+@pytest.mark.parametrize("messages", [None, "hi", ["hi"], [None], {"role": "user"}, 5])
+def test_messages_of_another_kind_are_refused(messages: Any) -> None:
+    with pytest.raises(ConfigError, match="message"):
+        list(Agent(llm=scripted()).chat("x", messages=messages))
+
+
+def test_signed_thinking_of_a_history_in_dictionaries_goes_back_to_anthropic_alone() -> None:
+    from support.wire import chat_wire, wire
+
+    model = scripted(says("ok"))
+    signed = {"type": "thinking", "thinking": "t", "signature": "SIG"}
+    past = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [signed, {"type": "tool_use", "id": "u", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u", "content": "r"}]},
+    ]
+    list(Agent(llm=model).chat("go", messages=past))
+    assert wire(model.requests[0])["messages"][1]["content"][0] == signed
+    assert "SIG" not in str(chat_wire(model.requests[0]))
+
+
+@pytest.mark.parametrize("answer", ["text", [1], 5])
+def test_a_source_that_answers_something_else_does_not_lose_the_turn(answer: Any) -> None:
+    class Odd(ContextSource):
+        name = "odd"
+
+        def select(self, turn: Turn, room: int) -> Any:
+            return answer
+
+        def commit(self, turn: Turn) -> Any:
+            return answer
+
+    agent = Agent(llm=scripted(says("ok"))).with_sources([Odd()])
+    events = list(agent.stream("hi"))
+    assert events[-1].text == "ok"
+    assert [event.op for event in events if event.type == "context_updated"] == ["failed", "failed"]

@@ -75,20 +75,21 @@ class Terminal:
             os.execv(sys.executable, [sys.executable, "-m", "sapwood", "chat", agent])
         self.pid = pid
         self.seen = ""
+        self.found = 0
 
     def until(self, text: str, seconds: float = 20.0) -> str:
-        """Read until a text shows; return what was read since the last call."""
+        """Read until a text shows after what was found before; return what was passed over, the text included."""
         end = time.monotonic() + seconds
-        start = len(self.seen)
-        while text not in self.plain(self.seen[start:]):
+        while (found := self.plain(self.seen).find(text, self.found)) < 0:
             if time.monotonic() > end:
-                raise AssertionError(f"{text!r} did not show in {self.plain(self.seen[start:])!r}")
+                raise AssertionError(f"{text!r} did not show in {self.plain(self.seen)[self.found :]!r}")
             if select.select([self._fd], [], [], 0.2)[0]:
                 try:
                     self.seen += os.read(self._fd, 65_536).decode("utf-8", "replace")
                 except OSError as error:
                     raise AssertionError(f"it ended before {text!r}: {self.plain(self.seen)!r}") from error
-        return self.plain(self.seen[start:])
+        start, self.found = self.found, found + len(text)
+        return self.plain(self.seen)[start : self.found]
 
     @staticmethod
     def plain(text: str) -> str:

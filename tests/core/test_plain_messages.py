@@ -49,7 +49,8 @@ BLOCKS: list[tuple[Any, Part]] = [
 @pytest.mark.parametrize(("block", "part"), BLOCKS)
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_block_becomes_a_part(block: Any, part: Part, role: Any) -> None:
-    assert from_plain(anthropic(block, role=role)) == (Message(role, (part,)),)
+    is_own = role == "assistant" and isinstance(part, Thinking | Opaque)
+    assert from_plain(anthropic(block, role=role)) == (Message(role, (part,), "anthropic/" if is_own else None),)
 
 
 RESULT = {"type": "tool_result", "tool_use_id": "x", "content": "3"}
@@ -176,3 +177,50 @@ def test_any_dictionary_is_read_or_refused(role: str, content: Any) -> None:
     except ConfigError:
         return
     assert all(message.role in ("user", "assistant", "tool") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": "http://x/y.png"}]},
+            Image(url="http://x/y.png"),
+        ),
+        (
+            {
+                "role": "user",
+                "content": [
+                    {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}}
+                ],
+            },
+            File("aGk=", "application/pdf", name="a.pdf"),
+        ),
+        (
+            {"role": "user", "content": [{"type": "document", "title": "t", "source": {"type": "text", "data": "hi"}}]},
+            File("aGk=", "text/plain", name="t"),
+        ),
+        ({"role": "user", "content": [{"type": "input_text", "text": "hi"}]}, Text("hi")),
+        ({"role": "assistant", "content": None, "refusal": "no"}, Text("no")),
+        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, Text("no")),
+    ],
+)
+def test_what_other_apis_say_is_understood(message: Any, part: Part) -> None:
+    assert from_plain(message)[0].content == (part,)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "x"}}]},
+        {"role": "user", "content": [{"type": "text", "text": None}]},
+        {"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "name": "t", "input": "{}"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "name": "t", "input": [1]}]},
+        {"role": "assistant", "tool_calls": 5},
+        {"role": "assistant", "tool_calls": ["x"]},
+        {"role": "assistant", "content": None, "function_call": {"name": "t", "arguments": "{}"}},
+    ],
+)
+def test_what_cannot_be_understood_is_refused_and_never_dropped(message: Any) -> None:
+    with pytest.raises(ConfigError):
+        from_plain(message)

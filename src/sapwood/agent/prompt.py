@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sapwood.core.errors import ConfigError
-from sapwood.core.messages import InputPart, Message
-from sapwood.core.plain_messages import from_plain
+from sapwood.core.messages import File, Image, InputPart, Message, Text
+from sapwood.core.plain_messages import from_plain, is_list
 from sapwood.core.transcript import Transcript, is_blank
 
 Prompt: TypeAlias = str | Message | Sequence[str | InputPart]
@@ -23,18 +23,47 @@ def to_prompt(prompt: Prompt) -> Message:
         if prompt.role != "user":
             raise ConfigError(f"the prompt must be a user's message, not one of role {prompt.role!r}")
         message = prompt
-    elif isinstance(prompt, str):
+    elif isinstance(prompt, str | Image | File | Text):
         message = Message.user(prompt)
     else:
-        message = Message.user(*prompt)
+        message = Message.user(*_parts(prompt))
     if all(is_blank(part) for part in message.content):
         raise ConfigError("the prompt is empty; give a text, an image or a file")
     return message
+
+
+def _parts(prompt: Any) -> list[str | InputPart]:
+    if not is_list(prompt):
+        raise ConfigError(f"a prompt is a text, a list of texts, images and files, or a Message, not {_kind(prompt)}")
+    parts: list[str | InputPart] = []
+    for item in prompt:
+        if not isinstance(item, str | Text | Image | File):
+            raise ConfigError(f"a prompt holds texts, images and files, not {_kind(item)}")
+        parts.append(item)
+    return parts
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
 
 
 def to_history(messages: History) -> Transcript:
     """Return past messages as a valid transcript."""
     if isinstance(messages, Transcript):
         return messages
-    groups = [(item,) if isinstance(item, Message) else from_plain(item) for item in messages]
+    groups = [(item,) if isinstance(item, Message) else from_plain(_mapping(item)) for item in _listed(messages)]
     return Transcript.of(message for group in groups for message in group)
+
+
+def _listed(messages: Any) -> Iterable[Any]:
+    if isinstance(messages, str | bytes) or hasattr(messages, "keys") or not hasattr(messages, "__iter__"):
+        raise ConfigError(f"messages is a Transcript or a list of messages, not {_kind(messages)}")
+    items: Iterable[Any] = messages
+    return items
+
+
+def _mapping(item: Any) -> Mapping[str, Any]:
+    if not hasattr(item, "keys"):
+        raise ConfigError(f"a past message is a Message or a dictionary with role and content, not {_kind(item)}")
+    found: Mapping[str, Any] = item
+    return found

@@ -8,7 +8,7 @@ Source: guide D, "Context manager"; decision "a source that fails".
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ from sapwood.core.transcript import exchanges
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 OnError: TypeAlias = Literal["report", "raise"]
 Compactor: TypeAlias = Callable[[list[Message], Budget], MaybeAwaitable[Sequence[Message]]]
 """Guide D's `history.compact`: all messages and the budget -> the messages to use instead."""
@@ -140,7 +141,7 @@ class ContextManager:
             share = self._share(source.name)
             own = share.max_tokens - taken.get(source.name, 0) if share else room
             try:
-                selected: Selection | None = await call(f"{source.name}.select", method, turn, min(room, own))
+                selected = _expected(await call(f"{source.name}.select", method, turn, min(room, own)), Selection)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 yield self._failed(source, error)
                 continue
@@ -167,7 +168,7 @@ class ContextManager:
             method = _method(source, "handle")
             if method is None:
                 continue
-            answer: Loaded | None = await leaf(f"{source.name}.handle", method, call, turn)
+            answer = _expected(await leaf(f"{source.name}.handle", method, call, turn), Loaded)
             if answer is not None:
                 return msgspec.structs.replace(answer, source=source.name)
         return None
@@ -200,7 +201,7 @@ class ContextManager:
             if method is None:
                 continue
             try:
-                saved: Saved | None = await call(f"{source.name}.commit", method, turn)
+                saved = _expected(await call(f"{source.name}.commit", method, turn), Saved)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 yield self._failed(source, error)
                 continue
@@ -296,6 +297,13 @@ def create_context_manager(
         count_tools=options.count_tools,
         on_error=options.on_error,
     )
+
+
+def _expected(value: object, kind: type[T]) -> T | None:
+    """Return what a source answered; raises ConfigError where it is of another kind."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise ConfigError(f"a source returned {type(value).__name__}, not {kind.__name__} or None")
 
 
 def _method(source: SourceLike, name: str) -> Callable[..., Any] | None:

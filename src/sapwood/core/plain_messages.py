@@ -4,6 +4,7 @@ Laws: nothing is lost without a word: what cannot be understood is refused with 
 the dictionaries are not changed and not kept.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeGuard, cast
@@ -11,6 +12,10 @@ from typing import Any, TypeGuard, cast
 from sapwood.core.errors import ConfigError
 from sapwood.core.json_object import read_object
 from sapwood.core.messages import File, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+
+UNTOLD_ANTHROPIC = "anthropic/"
+"""The origin of Anthropic's own blocks in a dictionary, which does not tell the model that made them: whoever passes
+them in vouches that they belong to the model that is asked."""
 
 
 def from_plain(value: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -35,12 +40,27 @@ def from_plain(value: Mapping[str, Any]) -> tuple[Message, ...]:
         raise ConfigError(f"role must be user, assistant or tool, not {role!r}")
     parts = [_part(block) for block in _blocks(content)]
     if role == "assistant":
-        parts.extend(_openai_call(call) for call in value.get("tool_calls") or ())
-        return (Message("assistant", tuple(parts)),)
+        if refusal := value.get("refusal"):
+            parts.append(Text(str(refusal)))
+        parts.extend(_openai_call(call) for call in _calls(value))
+        signed = any(isinstance(part, Thinking | Opaque) for part in parts)
+        return (Message("assistant", tuple(parts), UNTOLD_ANTHROPIC if signed else None),)
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     rest = tuple(part for part in parts if not isinstance(part, ToolResult))
     groups = (Message("tool", results) if results else None, Message("user", rest) if rest else None)
     return tuple(message for message in groups if message is not None)
+
+
+def _calls(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    calls: Any = value.get("tool_calls") or ()
+    if value.get("function_call") is not None:
+        raise ConfigError("function_call is the old form of a tool call; give tool_calls instead")
+    if not is_list(calls):
+        raise ConfigError(f"tool_calls must be a list, not {type(calls).__name__}")
+    for call in calls:
+        if not isinstance(call, Mapping):
+            raise ConfigError(f"a tool call must be a dictionary, not {type(call).__name__}")
+    return cast("Sequence[Mapping[str, Any]]", calls)  # each was looked at
 
 
 def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
@@ -48,12 +68,17 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
         return ()
     if isinstance(content, str):
         return ({"type": "text", "text": content},) if content else ()
-    if _is_list(content):
+    if is_list(content):
         return [_block(item) for item in content]
     raise ConfigError(f"content must be a text or a list of blocks, not {type(content).__name__}")
 
 
-def _is_list(content: Any) -> TypeGuard[Sequence[Any]]:
+def is_list(content: Any) -> TypeGuard[Sequence[Any]]:
+    """Tell whether this is a list or a tuple, of anything.
+
+    >>> is_list(["a"]), is_list("a")
+    (True, False)
+    """
     return isinstance(content, list | tuple)
 
 
@@ -67,15 +92,16 @@ def _block(item: Any) -> Mapping[str, Any]:
 
 def _part(block: Mapping[str, Any]) -> Part:
     match block:
-        case {"type": "text", "text": str(text)}:
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+            return Text(text)
+        case {"type": "refusal", "refusal": str(text)}:
             return Text(text)
         case {"type": "thinking", "thinking": str(text)}:
             return Thinking(
                 text, {"anthropic": {"signature": block.get("signature")}} if block.get("signature") else None
             )
         case {"type": "tool_use", "name": str(name)}:
-            given: dict[str, Any] = dict(block.get("input") or {})
-            return ToolCall(name, deepcopy(given), id=str(block.get("id", "")))
+            return ToolCall(name, _arguments(name, block.get("input")), id=str(block.get("id", "")))
         case {"type": "tool_result"}:
             content = _result_content(block.get("content"))
             return ToolResult(str(block.get("tool_use_id", "")), "", content, is_error=bool(block.get("is_error")))
@@ -85,14 +111,40 @@ def _part(block: Mapping[str, Any]) -> Part:
             return Image(url=url)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             return _image_url(url)
+        case {"type": "image_url", "image_url": str(url)}:
+            return _image_url(url)
+        case {"type": "file", "file": {"file_data": str(data)} as file}:
+            return _file(data, file.get("filename"))
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
+            return File(encoded, "text/plain", name=block.get("title"))
         case {"type": "document", "source": {"type": "base64", "data": str(data), "media_type": str(kind)}}:
             return File(data, kind, name=block.get("title"))
         case {"type": "document", "source": {"type": "url", "url": str(url)}}:
             return File(url=url, name=block.get("title"))
+        case {"type": "text" | "image" | "image_url" | "file" | "input_audio" | "input_image" | "input_file" as kind}:
+            raise ConfigError(
+                f"a content block of type {kind!r} with the keys {sorted(block)} is not understood; "
+                "give Text, Image or File from sapwood instead"
+            )
         case {"type": str(kind)}:
             return Opaque(kind, {"anthropic": deepcopy(dict(block))})
         case _:
             raise ConfigError(f"a content block needs a type; got keys {sorted(block)}")
+
+
+def _arguments(name: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"the input of the tool_use {name!r} must be an object, not {type(given).__name__}")
+    return deepcopy(cast("dict[str, Any]", given))  # a JSON object has text keys
+
+
+def _file(data: str, name: Any) -> File:
+    head, _, encoded = data.partition(";base64,")
+    kind = head.removeprefix("data:") if encoded else "application/pdf"
+    return File(encoded or data, kind, name=str(name) if name else None)
 
 
 def _image_url(url: str) -> Image:

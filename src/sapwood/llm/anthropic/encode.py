@@ -183,7 +183,7 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
             return {"type": "text", "text": f"{SUMMARY_HEADING}\n\n{text}"}
         case Thinking():
             signature: Any = _own(part.provider_data, profile).get("signature")
-            if not signature or message.origin != profile.origin:
+            if not signature or not _is_own(message, profile):
                 return None
             return {"type": "thinking", "thinking": part.text, "signature": signature}
         case Image():
@@ -195,11 +195,16 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case ToolResult():
             return _tool_result(part, profile, wire_id) if wire_id else None
         case Opaque(kind=kind):
-            if kind == "redacted_thinking" and message.origin != profile.origin:
+            if kind == "redacted_thinking" and not _is_own(message, profile):
                 return None
             return _own(part.provider_data, profile) or None
         case _:
             assert_never(part)
+
+
+def _is_own(message: Message, profile: ModelProfile) -> bool:
+    """Tell whether this model wrote the message; one that came as a dictionary names only the provider."""
+    return message.origin in (profile.origin, f"{profile.provider}/")
 
 
 def _own(provider_data: Mapping[str, Any] | None, profile: ModelProfile) -> dict[str, Any]:
