@@ -529,3 +529,68 @@ def test_a_cancel_that_comes_when_a_leaf_is_just_over_stops_nothing_else() -> No
         return result
 
     assert asyncio.run(asyncio.wait_for(main(), 5)) == "done"
+
+
+@pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
+def test_what_a_tool_has_done_stays_known_when_the_turn_is_cancelled_meanwhile(runtime: str) -> None:
+    from sapwood.loop.spec import LiveTurn
+    from sapwood.loop.start import finished_transcript
+
+    token = CancelToken()
+
+    def write() -> str:
+        token.cancel("enough")
+        return "written"
+
+    given = spec(scripted(calls("write"), says("never")), [bound("write", write)], cancel=token)
+    live = LiveTurn(start_run("r"), given)
+    with pytest.raises(RunCancelledError):
+        turn(given, runtime=runtime, live=live, cancel=token)
+    (result,) = finished_transcript(given.history, live.run)[-1].tool_results
+    assert (result.text, result.is_error) == ("written", False)
+
+
+def test_a_token_ends_an_async_tool_of_a_blocking_turn_at_once() -> None:
+    token = CancelToken()
+
+    async def nap() -> None:
+        await asyncio.sleep(5)
+
+    given = spec(scripted(calls("nap")), [bound("nap", nap)], cancel=token)
+    threading.Timer(0.1, token.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(RunCancelledError):
+        turn(given, cancel=token)
+    assert time.monotonic() - began < 2
+
+
+def test_a_stream_that_breaks_after_a_cancel_is_a_cancelled_turn() -> None:
+    from sapwood.core.errors import ServerError
+
+    token = CancelToken()
+
+    class Breaks:
+        profile = ModelProfile(provider="x", model="y")
+
+        def stream(self, request: ModelRequest) -> Iterator[StreamChunk]:
+            yield TextChunk("a")
+            token.cancel("enough")
+            raise ServerError("closed under us")
+
+    with pytest.raises(RunCancelledError, match="enough"):
+        turn(spec(Breaks(), cancel=token), cancel=token)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_a_cancelled_error_of_a_tools_own_is_an_error_result(runtime: str, kind: str) -> None:
+    def plain() -> None:
+        raise asyncio.CancelledError
+
+    async def is_async() -> None:
+        raise asyncio.CancelledError
+
+    given = spec(scripted(calls("odd"), says("ok")), [bound("odd", plain if kind == "plain" else is_async)])
+    events = turn(given, runtime=runtime)
+    assert finishes(events)[0].is_error
+    assert events[-1].text == "ok"  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ Source: guide D, "Context manager"; decision "a source that fails".
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -143,7 +143,7 @@ class ContextManager:
             try:
                 selected = _expected(await call(f"{source.name}.select", method, turn, min(room, own)), Selection)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
-                yield self._failed(source, error)
+                yield self._failed(source.name, error)
                 continue
             if selected is None or not selected.text:
                 continue
@@ -174,24 +174,37 @@ class ContextManager:
         return None
 
     async def compact(
-        self, messages: Sequence[Message], *, room: int = 0, call: LeafCall | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        room: int = 0,
+        call: LeafCall | None = None,
+        failed: Callable[[ContextUpdated], None] | None = None,
     ) -> tuple[Message, ...] | None:
         """Return the messages that a source or the history option makes of these, None if none does.
 
-        What comes back is not repaired here; whoever sends it must do that.
+        What comes back is not repaired here; whoever sends it must do that. failed: told of each failure,
+        after which the history is as it was.
         """
         call = call or Leaf()
         for source in self.sources:
             method = _method(source, "compact")
             if method is None:
                 continue
-            history: History | None = await call(f"{source.name}.compact", method, exchanges(messages), room)
-            if history is not None:
-                return tuple(message for group in history for message in group)
+            try:
+                history: History | None = await call(f"{source.name}.compact", method, exchanges(messages), room)
+                if history is not None:
+                    return _all_messages(message for group in history for message in group)
+            except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
+                _tell(failed, self._failed(source.name, error))
         if self.compactor is None:
             return None
         budget = self.budget if isinstance(self.budget, Budget) else Budget(max(room, 1))
-        return tuple(await call("history.compact", self.compactor, list(messages), budget))
+        try:
+            return _all_messages(await call("history.compact", self.compactor, list(messages), budget))
+        except Exception as error:  # noqa: BLE001 - nor does a summary that fails
+            _tell(failed, self._failed("history", error))
+            return None
 
     async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncGenerator[AgentEvent, None]:
         """Yield what each source kept after the turn."""
@@ -203,7 +216,7 @@ class ContextManager:
             try:
                 saved = _expected(await call(f"{source.name}.commit", method, turn), Saved)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
-                yield self._failed(source, error)
+                yield self._failed(source.name, error)
                 continue
             for record in saved.records if saved else ():
                 yield ContextUpdated(source=source.name, op="saved", records=(record,))
@@ -219,11 +232,11 @@ class ContextManager:
     def _share(self, source: str) -> Allocation | None:
         return self.budget.of(source) if isinstance(self.budget, TokenBudget) else None
 
-    def _failed(self, source: SourceLike, error: Exception) -> ContextUpdated:
+    def _failed(self, source: str, error: Exception) -> ContextUpdated:
         if self.on_error == "raise":
             raise error
-        _log.error("context source %r failed: %s", source.name, type(error).__name__, exc_info=error)
-        return ContextUpdated(source=source.name, op="failed", error=type(error).__name__)
+        _log.error("context source %r failed: %s", source, type(error).__name__, exc_info=error)
+        return ContextUpdated(source=source, op="failed", error=type(error).__name__)
 
 
 def _cuts(share: Allocation | None) -> bool:
@@ -297,6 +310,19 @@ def create_context_manager(
         count_tools=options.count_tools,
         on_error=options.on_error,
     )
+
+
+def _all_messages(items: Iterable[object]) -> tuple[Message, ...]:
+    messages = tuple(items)
+    for item in messages:
+        if not isinstance(item, Message):
+            raise ConfigError(f"a shortened history holds messages, not {type(item).__name__}")
+    return tuple(item for item in messages if isinstance(item, Message))
+
+
+def _tell(listener: Callable[[ContextUpdated], None] | None, event: ContextUpdated) -> None:
+    if listener is not None:
+        listener(event)
 
 
 def _expected(value: object, kind: type[T]) -> T | None:

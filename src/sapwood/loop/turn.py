@@ -145,9 +145,13 @@ async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agen
     spec = live.spec
     before = live.next_call_estimate(run)
     yield CompactionStarted()
-    shortened = None
+    shortened, failures = None, list[AgentEvent]()
     if not run.round:
-        shortened = await spec.context.compact(live.messages(run), room=spec.window, call=rt.call)
+        shortened = await spec.context.compact(
+            live.messages(run), room=spec.window, call=rt.call, failed=failures.append
+        )
+    for failure in failures:
+        yield failure
     past, upto = run.past, run.dropped
     if shortened is not None:
         past, upto = _without_prompt(shortened, run), 0

@@ -10,7 +10,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -18,22 +17,24 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sapwood.core.cancel import CancelToken
-from sapwood.core.errors import RunCancelledError, StepCancelledError, StepTimeoutError
+from sapwood.core.errors import StepCancelledError, StepTimeoutError
 from sapwood.core.events import AgentEvent
 from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
-from sapwood.runtime.private_loop import limited
+from sapwood.runtime.private_loop import CancelledButEnded, limited, watched
 from sapwood.runtime.threads import Worker
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _END = object()
 
+ENDING_SECONDS = 0.01
+"""How long a plain function may take to return once its turn was cancelled."""
 MAX_TOOLS = 10
 """Tools of one turn that may run at once; more wait for a slot."""
 
@@ -61,7 +62,7 @@ class AsyncioRuntime(SystemClock):
         """Await an async function; run a plain one in a thread where it is a tool or has a time-out."""
         result: Any
         if self._cancel is not None:
-            result = await self._watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect))
+            result = await watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect))
         else:
             result = await self._call(step, fn, args, timeout, effect)
         done: T = result
@@ -87,7 +88,7 @@ class AsyncioRuntime(SystemClock):
                 async for item in source:
                     yield item
             else:
-                while (late := await self._watched(self._cancel, lambda: _next_or_end(source))) is not _END:
+                while (late := await watched(self._cancel, lambda: _next_or_end(source))) is not _END:
                     yield late
         finally:
             if close is not None:
@@ -125,7 +126,7 @@ class AsyncioRuntime(SystemClock):
     async def sleep(self, seconds: float) -> None:
         """Wait, or stop waiting when the turn is cancelled."""
         if self._cancel is not None:
-            await self._watched(self._cancel, lambda: asyncio.sleep(seconds))
+            await watched(self._cancel, lambda: asyncio.sleep(seconds))
         else:
             await asyncio.sleep(seconds)
 
@@ -134,34 +135,6 @@ class AsyncioRuntime(SystemClock):
         task = asyncio.get_running_loop().create_task(_logged(name, fn))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-    async def _watched(self, token: CancelToken, start: Callable[[], Awaitable[object]]) -> Any:
-        """Await something that the token may end: then RunCancelledError takes the place of the cancellation."""
-        token.check()
-        task = cast("asyncio.Task[Any]", asyncio.current_task())  # a coroutine that runs is in a task
-        loop = asyncio.get_running_loop()
-        is_waiting, ours = True, False
-
-        def stop() -> None:
-            # It was scheduled from another thread, or earlier in this one: what it was to end may be over.
-            nonlocal ours
-            if is_waiting:
-                ours = True
-                task.cancel()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(stop)
-
-        silence = token.listen(wake)
-        try:
-            return await start()
-        except asyncio.CancelledError:
-            if not ours or task.uncancel() > 0:
-                raise
-            raise RunCancelledError(token.reason or "the turn was cancelled") from None
-        finally:
-            is_waiting = False
-            silence()
 
 
 async def _run(
@@ -201,12 +174,18 @@ async def _in_thread(step: str, fn: Callable[..., Any], args: tuple[Any, ...], t
     try:
         finished, _ = await asyncio.wait({done}, timeout=timeout)
     except asyncio.CancelledError:
+        # A function that is just returning (it may have set the token itself) is given the time to do so.
+        if worker.wait(ENDING_SECONDS):
+            raise CancelledButEnded(worker.result) from None
         worker.abandon("its turn went on without it")
         raise
     if not finished:
         worker.abandon(f"no outcome after {timeout:g} s")
         raise StepTimeoutError(f"no outcome after {timeout:g} s")
-    return worker.result()
+    try:
+        return worker.result()
+    except asyncio.CancelledError:
+        raise StepCancelledError("something inside it was cancelled") from None
 
 
 async def _threaded(step: str, items: Iterable[T]) -> AsyncIterator[T]:

@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sapwood.core.errors import StepTimeoutError
+from sapwood.core.errors import StepCancelledError, StepTimeoutError
 from sapwood.core.events import AgentEvent
 from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
@@ -52,9 +52,16 @@ class BlockingRuntime(SystemClock):
         if self._cancel is not None:
             self._cancel.check()
         plain: Callable[..., Any] = fn
-        result = _timed(step, plain, args, timeout) if timeout and not iscoroutinefunction(fn) else plain(*args)
-        if isawaitable(result):
-            result = self._loops().run(result, step, timeout)
+        try:
+            result = _timed(step, plain, args, timeout) if timeout and not iscoroutinefunction(fn) else plain(*args)
+            if isawaitable(result):
+                result = self._loops().run(result, step, timeout, self._cancel)
+        except BaseException as error:
+            # Nothing here can be cancelled from outside, so it was something of the function's own. By name:
+            # asyncio is not imported for plain functions.
+            if type(error).__name__ == "CancelledError":
+                raise StepCancelledError("something inside it was cancelled") from None
+            raise
         done: T = result
         return done
 
@@ -71,6 +78,10 @@ class BlockingRuntime(SystemClock):
                     for item in iterator:
                         self._cancel.check()
                         yield item
+            except Exception:
+                if self._cancel is not None:
+                    self._cancel.check()  # the wish to stop is what the caller waits to hear of
+                raise
             finally:
                 close = getattr(iterator, "close", None)
                 if close is not None:

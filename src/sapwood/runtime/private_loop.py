@@ -9,10 +9,11 @@ import atexit
 import logging
 import threading
 import weakref
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
 
-from sapwood.core.errors import BlockingCallError, StepCancelledError, StepTimeoutError
+from sapwood.core.cancel import CancelToken
+from sapwood.core.errors import BlockingCallError, RunCancelledError, StepCancelledError, StepTimeoutError
 
 T = TypeVar("T")
 
@@ -25,10 +26,12 @@ class PrivateLoops:
         self._all: weakref.WeakSet[_OwnedLoop] = weakref.WeakSet()
         _OWNERS.add(self)
 
-    def run(self, awaitable: Awaitable[T], what: str, timeout: float | None = None) -> T:
+    def run(
+        self, awaitable: Awaitable[T], what: str, timeout: float | None = None, cancel: CancelToken | None = None
+    ) -> T:
         """Run an awaitable to its end on this thread's loop.
 
-        what: what it is, for the error. timeout: seconds; raises TimeoutError past them.
+        what: what it is, for the error. timeout: seconds; raises TimeoutError past them. cancel: ends it at once.
         Raises BlockingCallError, which is a TypeError, where a loop is running in this thread already.
         """
         if is_loop_running():
@@ -39,6 +42,9 @@ class PrivateLoops:
                 f"{what} is async and an event loop is already running in this thread (a notebook?); "
                 "use astream(), achat() or arun() here, or make it a plain function"
             )
+        if cancel is not None:
+            found: T = self._loop().run_until_complete(watched(cancel, lambda: _awaited(awaitable, timeout)))
+            return found
         return self._loop().run_until_complete(_awaited(awaitable, timeout))
 
     def close(self) -> None:
@@ -84,6 +90,48 @@ async def _awaited(awaitable: Awaitable[T], timeout: float | None) -> T:
     if timeout is None:
         return await awaitable
     return await limited(awaitable, timeout)
+
+
+class CancelledButEnded(asyncio.CancelledError):
+    """A wait was cancelled when what it waited for had ended; result: returns or raises its outcome."""
+
+    def __init__(self, result: Callable[[], Any]) -> None:
+        super().__init__()
+        self.result = result
+
+
+async def watched(token: CancelToken, start: Callable[[], Awaitable[object]]) -> Any:
+    """Await something that the token may end: then RunCancelledError takes the place of the cancellation.
+
+    An outcome that was there already is kept: what a tool has done must not become unknown.
+    """
+    token.check()
+    task = cast("asyncio.Task[Any]", asyncio.current_task())  # a coroutine that runs is in a task
+    loop = asyncio.get_running_loop()
+    is_waiting, ours = True, False
+
+    def stop() -> None:
+        # It was scheduled from another thread, or earlier in this one: what it was to end may be over.
+        nonlocal ours
+        if is_waiting:
+            ours = True
+            task.cancel()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(stop)
+
+    silence = token.listen(wake)
+    try:
+        return await start()
+    except asyncio.CancelledError as error:
+        if not ours or task.uncancel() > 0:
+            raise
+        if isinstance(error, CancelledButEnded):
+            return error.result()
+        raise RunCancelledError(token.reason or "the turn was cancelled") from None
+    finally:
+        is_waiting = False
+        silence()
 
 
 async def limited(awaitable: Awaitable[T], timeout: float) -> T:
