@@ -725,3 +725,37 @@ def test_a_source_that_answers_something_else_does_not_lose_the_turn(answer: Any
     events = list(agent.stream("hi"))
     assert events[-1].text == "ok"
     assert [event.op for event in events if event.type == "context_updated"] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"max_tokens": "5"}, "max_tokens"),
+        ({"max_tokens": None}, "max_tokens"),
+        ({"max_rounds": True}, "max_rounds"),
+        ({"tool_timeout": "1"}, "tool_timeout"),
+        ({"tokenizer": 5}, "tokenizer"),
+        ({"llm": 5}, "llm"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_at_once(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        Agent(**options)
+
+
+def test_shares_that_cannot_be_kept_are_refused() -> None:
+    with pytest.raises(ConfigError, match="below 0"):
+        Allocation("m", max_tokens=-1)
+    with pytest.raises(ConfigError, match="more than one"):
+        TokenBudget(100, allocations=(Allocation("m", 1), Allocation("m", 2)))
+
+
+def test_half_a_character_in_a_prompt_or_a_reply_never_makes_a_run_that_cannot_be_stored() -> None:
+    from sapwood.core.codec import dump_run, load_run
+    from sapwood.testing import fold
+
+    events = list(Agent(llm=scripted(says("o\ud83dk"))).stream("\ud800 hi"))
+    run = fold(events)
+    assert load_run(dump_run(run)) == run
+    assert run.messages[0].text == "\ufffd hi"
+    assert run.messages[1].text == "o\ufffdk"

@@ -348,3 +348,16 @@ def test_a_call_that_was_cut_before_its_arguments_is_incomplete() -> None:
 
     assert isinstance(reply, Reply)
     assert [call.problem for call in reply.content if isinstance(call, ToolCall)] == ["incomplete"]
+
+
+def test_str_10_big_lines_and_long_sessions() -> None:
+    """There is no transport of lines here; the splitter of events is where a big line comes in pieces."""
+    from sapwood.llm.sse import SseSplitter
+
+    splitter = SseSplitter()
+    big = b"data: " + b"x" * 3_000_000 + b"\n\n"
+    found = [event for at in range(0, len(big), 65_536) for event in splitter.feed(big[at : at + 65_536])]
+    assert [len(data) for _, data in found] == [3_000_000]
+    many = [len(data) for _ in range(500) for _, data in splitter.feed(b"data: " + b"y" * 100_000 + b"\n\n")]
+    assert many == [100_000] * 500
+    assert splitter.feed(b"data: after\n\n") == [(b"", b"after")]

@@ -1,6 +1,7 @@
 """AgentConfig: everything that an Agent was told, frozen; each `with_*` replaces one field."""
 
 from collections.abc import Callable
+from types import UnionType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -55,12 +56,17 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
                 "llm=FallbackProvider([first, create_provider('openai/...')])"
             )
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in ("tool_timeout", "tool_result_max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name} must be above 0, or None for no limit, not {value}")
+            _require(name, getattr(self, name), int, "must be a whole number above 0")
+        for name, kind in (("tool_timeout", int | float), ("tool_result_max_tokens", int)):
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name), kind, "must be above 0, or None for no limit")
+        if self.llm is not None and not hasattr(self.llm, "stream"):
+            raise ConfigError(f"llm must be a provider (create_provider(...)), not {type(self.llm).__name__}")
+        if self.tokenizer is not None and not callable(self.count):
+            raise ConfigError(
+                "tokenizer must be a function of a text, or have count_tokens(text), "
+                f"not {type(self.tokenizer).__name__}"
+            )
         if self.max_response_tokens >= self.max_tokens:
             raise ConfigError(
                 f"max_response_tokens ({self.max_response_tokens}) is kept free for the reply out of max_tokens "
@@ -76,3 +82,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The exact counter, None to estimate."""
         tokenizer = self.tokenizer
         return tokenizer.count_tokens if isinstance(tokenizer, TokenizerLike) else tokenizer
+
+
+def _require(name: str, value: object, kind: type | UnionType, rule: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not isinstance(value, int | float) or value <= 0:
+        raise ConfigError(f"{name} {rule}, not {value!r}")

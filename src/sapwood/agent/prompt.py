@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from sapwood.core.errors import ConfigError
 from sapwood.core.messages import File, Image, InputPart, Message, Text
 from sapwood.core.plain_messages import from_plain, is_list
+from sapwood.core.render_result import clean
 from sapwood.core.transcript import Transcript, is_blank
 
 Prompt: TypeAlias = str | Message | Sequence[str | InputPart]
@@ -29,7 +30,8 @@ def to_prompt(prompt: Prompt) -> Message:
         message = Message.user(*_parts(prompt))
     if all(is_blank(part) for part in message.content):
         raise ConfigError("the prompt is empty; give a text, an image or a file")
-    return message
+    content = tuple(part.replace(text=clean(part.text)) if isinstance(part, Text) else part for part in message.content)
+    return message if content == message.content else message.replace(content=content)
 
 
 def _parts(prompt: Any) -> list[str | InputPart]:

@@ -47,6 +47,10 @@ class Allocation(Data, frozen=True, tag="allocation"):
     max_tokens: int
     overflow: Literal["drop", "truncate"] = "drop"
 
+    def __post_init__(self) -> None:
+        if self.max_tokens < 0:
+            raise ConfigError(f"the share of {self.source!r} must not be below 0, it is {self.max_tokens}")
+
 
 class TokenBudget(Data, frozen=True, tag="token_budget"):
     """The budget of an Agent (guide A): the window, the reserve and a share for each source.
@@ -67,6 +71,10 @@ class TokenBudget(Data, frozen=True, tag="token_budget"):
             raise ConfigError(f"total_tokens must be above 0, not {self.total_tokens}")
         if not 0 <= self.reserve_tokens < self.total_tokens:
             raise ConfigError(f"reserve_tokens must be 0 to {self.total_tokens - 1}, not {self.reserve_tokens}")
+        names = [item.source for item in self.allocations]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"the source {name!r} has more than one allocation; give it one")
 
     @property
     def room(self) -> int:

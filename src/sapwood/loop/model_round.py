@@ -22,6 +22,7 @@ from sapwood.core.events import (
 from sapwood.core.messages import Message, Part, Text, Thinking, ToolCall
 from sapwood.core.model import ModelRequest, Reply, TextChunk, ThinkingChunk
 from sapwood.core.ports import Runtime
+from sapwood.core.render_result import clean
 from sapwood.core.run import Run
 from sapwood.core.usage import Usage
 from sapwood.llm.retry import retry_delay
@@ -134,6 +135,8 @@ def _added(reply: Reply, action: CallModel, sent_tokens: int, live: LiveTurn) ->
             name = live.offered.original(part.name)
             parts.append(part.replace(key=f"r{action.round}c{calls}", name=name))
             calls += 1
+        elif isinstance(part, Text):
+            parts.append(part if part.text.isascii() else part.replace(text=clean(part.text)))
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
     usage = reply.usage or _estimated(reply, sent_tokens, live)
