@@ -8,6 +8,7 @@ import functools
 import weakref
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from sapwood.core.errors import ConfigError
@@ -111,7 +112,7 @@ class Httpx2Transport:
         client = self._client(is_secure(call.url))
         failure: Exception
         try:
-            request = client.build_request(**_request_arguments(call))
+            request = _request(call)
             return _Httpx2Response(client.send(request, stream=True), call)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             failure = httpx2_failure(error, call)
@@ -126,7 +127,7 @@ class Httpx2Transport:
         client = await self._loops.get(secure, lambda: _new_async_client(secure), _close_async_client)
         failure: Exception
         try:
-            request = client.build_request(**_request_arguments(call))
+            request = _request(call)
             return _AsyncHttpx2Response(await client.send(request, stream=True), call)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             failure = httpx2_failure(error, call)
@@ -217,7 +218,7 @@ class _Httpx2Response:
     def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
         self._response = response
         self.status = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers)
+        self.headers: Mapping[str, str] = _headers(response)
         self.body = self._read(call)
 
     def _read(self, call: HttpCall) -> Generator[bytes, None, None]:
@@ -247,7 +248,7 @@ class _AsyncHttpx2Response:
     def __init__(self, response: "httpx2.Response", call: HttpCall) -> None:
         self._response = response
         self.status = response.status_code
-        self.headers: Mapping[str, str] = dict(response.headers)
+        self.headers: Mapping[str, str] = _headers(response)
         self.body = self._read(call)
 
     async def _read(self, call: HttpCall) -> AsyncGenerator[bytes, None]:
@@ -282,17 +283,28 @@ async def _close_async_client(client: "httpx2.AsyncClient") -> None:
     await client.aclose()
 
 
-def _request_arguments(call: HttpCall) -> dict[str, Any]:
+def _request(call: HttpCall) -> "httpx2.Request":
+    """Return the request. Made directly: a client's own way merges cookies and parameters that are never used here."""
     import httpx2
 
     waits = call.timeouts
-    return {
-        "method": call.method,
-        "url": call.url,
-        "headers": {"user-agent": "sapwood", "accept-encoding": ACCEPTED_ENCODINGS, **call.headers},
-        "content": call.body,
-        "timeout": httpx2.Timeout(waits.between_bytes, connect=waits.connect, pool=None),
-    }
+    head = {"user-agent": "sapwood", "accept": "*/*", "accept-encoding": ACCEPTED_ENCODINGS, **call.headers}
+    timeout = httpx2.Timeout(waits.between_bytes, connect=waits.connect, pool=None)
+    headers = [(name.encode("ascii"), value.encode("utf-8")) for name, value in head.items()]
+    return httpx2.Request(
+        call.method, _url(call.url), headers=headers, content=call.body, extensions={"timeout": timeout.as_dict()}
+    )
+
+
+@lru_cache(maxsize=64)
+def _url(url: str) -> "httpx2.URL":
+    import httpx2
+
+    return httpx2.URL(url)
+
+
+def _headers(response: "httpx2.Response") -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
 
 
 def _limits() -> "httpx2.Limits":
