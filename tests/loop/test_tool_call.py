@@ -7,7 +7,7 @@ import pytest
 from sapwood.context.source import ContextSource, Contribution, Loaded, Turn
 from sapwood.core.errors import RunCancelledError, ToolError
 from sapwood.core.events import AgentEvent, ToolFinished, ToolRunning
-from sapwood.core.messages import Image, ToolCall
+from sapwood.core.messages import Image, Message, ToolCall
 from sapwood.core.run import Run
 from sapwood.core.tools import BoundTool, ToolContext, ToolSchema
 from sapwood.testing import call, calls, says, scripted
@@ -56,6 +56,22 @@ def test_a_source_answers_a_meta_tool_or_fails_as_a_tool_does(
 ) -> None:
     finish, last = asked(Meta(answer), runtime)
     assert (finish.result, finish.is_error, last) == (result, is_error, "turn_finished")
+
+
+@RUNTIMES
+def test_a_source_that_answers_is_told_all_that_is_known_of_the_turn(runtime: str) -> None:
+    told: list[Turn] = []
+
+    class Asked(Meta):
+        def handle(self, call: ToolCall, turn: Turn) -> Loaded | None:
+            told.append(turn)
+            return super().handle(call, turn)
+
+    history = [Message.user("before"), Message.assistant("yes")]
+    asked(Asked(Loaded(result="ok")), runtime, history=history, placement="turn")
+    assert [message.text for message in told[0].messages] == ["before", "yes", "go", ""]
+    assert [call.name for call in told[0].messages[-1].tool_calls] == ["find"]
+    assert (told[0].text, told[0].placement, told[0].tool_loading) == ("go", "turn", "relist")
 
 
 @RUNTIMES

@@ -6,7 +6,7 @@ Source: guide D, "Context manager"; decision "a source that fails".
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -101,10 +101,9 @@ class ContextManager:
         if not self.trim_history:
             return 0
         wanted = 0
-        for source in self.sources:
-            if _method(source, "select") is not None:
-                share = self._share(source.name)
-                wanted += share.max_tokens if share else window // 10
+        for source, _ in self._having("select"):
+            share = self._share(source.name)
+            wanted += share.max_tokens if share else window // 10
         return min(wanted, window // 3)
 
     async def gather(self, turn: Turn, *, call: LeafCall | None = None) -> Offered:
@@ -114,10 +113,7 @@ class ContextManager:
         """
         call = call or Leaf()
         parts: list[tuple[SourceLike, Contribution]] = []
-        for source in self.sources:
-            method = _method(source, "contribute")
-            if method is None:
-                continue
+        for source, method in self._having("contribute"):
             part = await call(f"{source.name}.contribute", method, turn)
             if not isinstance(part, Contribution):
                 raise ConfigError(f"{source.name}.contribute returned {type(part).__name__}, not a Contribution")
@@ -133,10 +129,7 @@ class ContextManager:
         """
         call = call or Leaf()
         room, lines, taken = turn.room, list[LedgerLine](), dict[str, int]()
-        for source in self.sources:
-            method = _method(source, "select")
-            if method is None:
-                continue
+        for source, method in self._having("select"):
             # Sources of one name draw from one share.
             share = self._share(source.name)
             own = share.max_tokens - taken.get(source.name, 0) if share else room
@@ -164,10 +157,7 @@ class ContextManager:
     async def handle(self, call: ToolCall, turn: Turn, *, leaf: LeafCall | None = None) -> Loaded | None:
         """Return the first source's answer to a call of a meta-tool, None where none has one."""
         leaf = leaf or Leaf()
-        for source in self.sources:
-            method = _method(source, "handle")
-            if method is None:
-                continue
+        for source, method in self._having("handle"):
             answer = _expected(await leaf(f"{source.name}.handle", method, call, turn), Loaded)
             if answer is not None:
                 return msgspec.structs.replace(answer, source=source.name)
@@ -187,10 +177,7 @@ class ContextManager:
         after which the history is as it was.
         """
         call = call or Leaf()
-        for source in self.sources:
-            method = _method(source, "compact")
-            if method is None:
-                continue
+        for source, method in self._having("compact"):
             try:
                 history: History | None = await call(f"{source.name}.compact", method, exchanges(messages), room)
                 if history is not None:
@@ -209,10 +196,7 @@ class ContextManager:
     async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncGenerator[AgentEvent, None]:
         """Yield what each source kept after the turn."""
         call = call or Leaf()
-        for source in self.sources:
-            method = _method(source, "commit")
-            if method is None:
-                continue
+        for source, method in self._having("commit"):
             try:
                 saved = _expected(await call(f"{source.name}.commit", method, turn), Saved)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
@@ -228,6 +212,12 @@ class ContextManager:
         events: list[AgentEvent] = [event async for event in self.select(turn, meter)]
         recalled = tuple(event.text for event in events if isinstance(event, ContextUpdated) and event.text)
         return PreparedContext(offered, (*offered.system_texts, *recalled), tuple(events))
+
+    def _having(self, name: str) -> Iterator[tuple[SourceLike, Callable[..., Any]]]:
+        for source in self.sources:
+            method = _method(source, name)
+            if method is not None:
+                yield source, method
 
     def _share(self, source: str) -> Allocation | None:
         return self.budget.of(source) if isinstance(self.budget, TokenBudget) else None

@@ -3,7 +3,7 @@
 Law: two tools whose names become one towards the model are refused here, naming both.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -65,8 +65,10 @@ class Offered(msgspec.Struct, frozen=True):
         tool = self.by_wire.get(wire_name(name))
         return tool if tool is not None and name in (tool.schema.name, wire_name(tool.schema.name)) else None
 
-    def with_loaded(self, names: Iterable[str]) -> tuple[ToolSchema, ...]:
+    def with_loaded(self, names: Sequence[str]) -> tuple[ToolSchema, ...]:
         """Return the schemas to send once these hidden tools are loaded: the first ones, then those."""
+        if not names:
+            return self.sent
         sent = {schema.name for schema in self.sent}
         found = (self.find(name) for name in names)
         added = (tool for tool in found if tool and not tool.is_dispatched and tool.schema.name not in sent)

@@ -23,9 +23,9 @@ FINAL_NOTICE = (
 
 
 class Fixed:
-    """The parts of a turn's requests that do not change, measured once: system text and tools."""
+    """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled."""
 
-    __slots__ = ("_meter", "_tools", "offered", "overhead", "system_tokens")
+    __slots__ = ("_meter", "_recalled", "_tools", "offered", "overhead", "system_tokens")
 
     def __init__(self, offered: Offered, meter: Meter, *, overhead: int = 0, count_tools: bool = True) -> None:
         self.offered = offered
@@ -33,6 +33,7 @@ class Fixed:
         self._meter = meter
         self.system_tokens = sum(meter.scaled(meter.raw_text(text)) for text in offered.system_texts)
         self._tools: dict[str, int] | None = {} if count_tools else None
+        self._recalled: dict[str, int] = {}
 
     def tool_tokens(self, schemas: tuple[ToolSchema, ...]) -> int:
         """Return the tokens of these definitions; each is counted once."""
@@ -45,6 +46,21 @@ class Fixed:
                 size = self._tools[schema.name] = self._meter.schema(schema)
             total += size
         return self._meter.scaled(total)
+
+    def recalled_tokens(self, run: Run) -> int:
+        """Return the tokens of the blocks that were recalled into the system text."""
+        return sum(self._meter.scaled(self._raw(block.text)) for block in run.recalled)
+
+    def raw_beside(self, run: Run) -> int:
+        """Return the raw tokens of what was recalled beside the user's message."""
+        content = run.prompt.content if run.prompt is not None else ()
+        return sum(self._raw(part.text) for part in content if isinstance(part, Recalled))
+
+    def _raw(self, text: str) -> int:
+        size = self._recalled.get(text)
+        if size is None:
+            size = self._recalled[text] = self._meter.raw_text(text)
+        return size
 
 
 def render(
@@ -61,12 +77,11 @@ def render(
     transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
     """
     offered = fixed.offered
-    tools = offered.with_loaded(loaded) if loaded else offered.sent
     recalled = tuple(block.text for block in run.recalled)
     return ModelRequest(
         transcript,
         (*offered.system_texts, *recalled),
-        tools,
+        offered.with_loaded(loaded),
         action.tool_choice,
         max_tokens,
         FINAL_NOTICE if action.final else None,
@@ -83,20 +98,15 @@ def measure(
     """
     total = meter.transcript(request.transcript)
     now = total.messages - past.messages
-    beside = sum(meter.raw_text(part.text) for part in _beside(run))
+    beside = fixed.raw_beside(run)
     return {
         "system": fixed.system_tokens,
         "tools": fixed.tool_tokens(request.tools),
-        "memory": sum(meter.text(block.text) for block in run.recalled) + meter.scaled(beside),
+        "memory": fixed.recalled_tokens(run) + meter.scaled(beside),
         "history": meter.scaled(past.messages + past.tool_results + now - prompt.messages),
         "tool_results": meter.scaled(total.tool_results - past.tool_results),
         "prompt": meter.scaled(max(0, prompt.messages - beside)),
     }
-
-
-def _beside(run: Run) -> tuple[Recalled, ...]:
-    content = run.prompt.content if run.prompt is not None else ()
-    return tuple(part for part in content if isinstance(part, Recalled))
 
 
 def ledger(sections: Mapping[Section, int], lines: tuple[LedgerLine, ...], *, window: int) -> ContextLedger:

@@ -24,7 +24,7 @@ History: TypeAlias = Sequence[tuple[Message, ...]]
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What a source knows about the current request.
 
-    text: the user's prompt as text. reply: the answer, set before `commit`.
+    text: the user's prompt as text. reply: the answer so far, whole in `commit`.
     messages: the past messages and this turn's so far. room: tokens that are left when `select` is asked.
     loaded: names of lazy tools that are callable already. count: text -> tokens.
     tool_loading, placement: what the turn does where a source was told nothing else.

@@ -11,6 +11,7 @@ from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Meter, Totals
 from sapwood.context.offered import Executor, Offered
 from sapwood.context.render import Fixed
+from sapwood.context.source import Turn
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
 from sapwood.core.events import MessageInterrupted, Placement
@@ -19,6 +20,7 @@ from sapwood.core.model import LLMProvider, ToolLoading
 from sapwood.core.run import Run
 from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
 from sapwood.llm.retry import RetryPolicy
+from sapwood.loop.start import past_of
 
 DEFAULT_RESULT_TOKENS = 10_000
 
@@ -110,13 +112,8 @@ class LiveTurn:
         source = self._source
         if source is None or source[0] is not run.past or source[1] != run.dropped:
             self._source = (run.past, run.dropped)
-            if run.past is not None:
-                self._past = Transcript.of(run.past)
-            elif run.dropped:
-                self._past = Transcript.of(self.spec.history[run.dropped :])
-            else:
-                self._past = self.spec.history
-            self._sent, self._sent_count = self._past, 0
+            self._past = self._sent = past_of(self.spec.history, run)
+            self._sent_count = 0
         return self._past
 
     def transcript(self, run: Run) -> Transcript:
@@ -169,15 +166,28 @@ class LiveTurn:
         known = past.derived("loaded", _loaded_running).upto(past)
         return (*known, *(name for name in run.loaded if name not in known)) if run.loaded else known
 
+    def turn(self, run: Run, *, room: int = 0) -> Turn:
+        """Return what the sources are told of the run; room: the tokens they may fill."""
+        spec = self.spec
+        return Turn(
+            run_id=run.run_id,
+            text=run.prompt.text if run.prompt is not None else "",
+            reply=run.text,
+            messages=self.messages(run),
+            room=room,
+            loaded=self.loaded(run),
+            tool_loading=spec.tool_loading,
+            placement=spec.placement,
+            count=spec.meter.text,
+        )
+
     def next_call_estimate(self, run: Run) -> int:
         """Return about how many tokens the next request will take."""
         _, total = self.totals(run)
-        meter, tools = self.spec.meter, self.offered.sent
-        if loaded := self.loaded(run):
-            tools = self.offered.with_loaded(loaded)
-        recalled = sum(meter.text(block.text) for block in run.recalled)
-        messages = meter.scaled(total.messages + total.tool_results)
-        return messages + self.fixed.system_tokens + self.fixed.tool_tokens(tools) + recalled
+        fixed = self.fixed
+        messages = self.spec.meter.scaled(total.messages + total.tool_results)
+        tools = fixed.tool_tokens(self.offered.with_loaded(self.loaded(run)))
+        return messages + fixed.system_tokens + tools + fixed.recalled_tokens(run)
 
 
 def _loaded_running() -> Running[tuple[str, ...]]:

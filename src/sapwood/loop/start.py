@@ -1,4 +1,4 @@
-"""Where a turn begins and what it leaves: a new Run, and the history once it is over."""
+"""Where a turn begins and what it leaves: a new Run, its past, and the history once it is over."""
 
 from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript
@@ -9,12 +9,14 @@ def start_run(run_id: str) -> Run:
     return Run(run_id)
 
 
+def past_of(history: Transcript, run: Run) -> Transcript:
+    """Return the past messages that are left to a run: what took their place, or those not left out."""
+    if run.past is not None:
+        return Transcript.of(run.past)
+    return Transcript.of(history[run.dropped :]) if run.dropped else history
+
+
 def finished_transcript(history: Transcript, run: Run) -> Transcript:
     """Return the history with the messages of a run at its end, valid whatever became of the run."""
-    if run.past is not None:
-        history = Transcript.of(run.past)
-    elif run.dropped:
-        history = Transcript.of(history[run.dropped :])
-    if run.phase == "ended":
-        return history.extend(run.messages)
-    return history.extend(Transcript.of(run.messages)[:])
+    past = past_of(history, run)
+    return past.extend(run.messages if run.phase == "ended" else Transcript.of(run.messages)[:])

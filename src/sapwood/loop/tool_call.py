@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from sapwood.context.offered import OfferedTool
-from sapwood.context.source import Loaded, Turn
+from sapwood.context.source import Loaded
 from sapwood.core.decide import RunTools
 from sapwood.core.errors import BlockingCallError, RunCancelledError, StepTimeoutError, ToolError
 from sapwood.core.events import AgentEvent, ContextUpdated, ToolFinished, ToolRunning, ToolStarted
@@ -117,15 +117,8 @@ class _Call:
     async def _meta(self) -> AsyncGenerator[AgentEvent, None]:
         """Ask the sources; what they load is callable from the next model call on."""
         live = self.live
-        turn = Turn(
-            run_id=self.run.run_id,
-            text=self.run.prompt.text if self.run.prompt else "",
-            loaded=live.loaded(live.run),
-            tool_loading=live.spec.tool_loading,
-            count=live.spec.meter.text,
-        )
         try:
-            answer: Loaded | None = await live.spec.context.handle(self.call, turn, leaf=self.rt.call)
+            answer: Loaded | None = await live.spec.context.handle(self.call, live.turn(live.run), leaf=self.rt.call)
             rendered = render_result(answer.result if answer is not None else None)
         except (BlockingCallError, RunCancelledError):
             raise

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import assert_never
 
 from sapwood.context.plan import droppable
-from sapwood.context.source import Turn
 from sapwood.core.decide import (
     Action,
     CallModel,
@@ -60,7 +59,7 @@ async def run_turn(
     try:
         await rt.checkpoint(run, first)
         yield first
-        live.offer(await spec.context.gather(_turn(run, live), call=rt.call))
+        live.offer(await spec.context.gather(live.turn(run), call=rt.call))
         policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
             if spec.cancel is not None:
@@ -104,7 +103,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case Finish():
             return _finish(action, run, live, rt)
         case Pause():
-            return _end(run, action)
+            return _end(action, run)
         case _:
             assert_never(action)
 
@@ -116,25 +115,10 @@ def _spent(run: Run, live: LiveTurn) -> Spent:
     return Spent(run.usage, next_call_estimate=estimate)
 
 
-def _turn(run: Run, live: LiveTurn, *, room: int = 0) -> Turn:
-    spec = live.spec
-    return Turn(
-        run_id=run.run_id,
-        text=run.prompt.text if run.prompt is not None else "",
-        reply=run.text,
-        messages=live.messages(run),
-        room=room,
-        loaded=live.loaded(run),
-        tool_loading=spec.tool_loading,
-        placement=spec.placement,
-        count=spec.meter.text,
-    )
-
-
 async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
     window = live.spec.window
     room = window - live.next_call_estimate(run) if window else _UNBOUNDED
-    events = live.spec.context.select(_turn(run, live, room=room), live.spec.meter, call=rt.call)
+    events = live.spec.context.select(live.turn(run, room=room), live.spec.meter, call=rt.call)
     async with aclosing(events) as selected:
         async for event in selected:
             yield event
@@ -188,14 +172,18 @@ def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, .
 
 
 async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
-    async with aclosing(live.spec.context.commit(_turn(run, live), call=rt.call)) as events:
+    async with aclosing(live.spec.context.commit(live.turn(run), call=rt.call)) as events:
         async for event in events:
             yield event
-    yield TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+    yield _finished(action, run)
 
 
-async def _end(run: Run, action: Pause) -> AsyncGenerator[AgentEvent, None]:
-    yield TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+async def _end(action: Pause, run: Run) -> AsyncGenerator[AgentEvent, None]:
+    yield _finished(action, run)
+
+
+def _finished(action: Finish | Pause, run: Run) -> TurnFinished:
+    return TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
 
 
 async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
