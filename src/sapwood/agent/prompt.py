@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from sapwood.core.errors import ConfigError
 from sapwood.core.messages import File, Image, InputPart, Message, Text
-from sapwood.core.plain_messages import from_plain, is_list
+from sapwood.core.plain_messages import from_plain, is_listing
 from sapwood.core.render_result import clean
 from sapwood.core.transcript import Transcript, is_blank
 
@@ -35,7 +35,7 @@ def to_prompt(prompt: Prompt) -> Message:
 
 
 def _parts(prompt: Any) -> list[str | InputPart]:
-    if not is_list(prompt):
+    if not is_listing(prompt):
         raise ConfigError(f"a prompt is a text, a list of texts, images and files, or a Message, not {_kind(prompt)}")
     parts: list[str | InputPart] = []
     for item in prompt:

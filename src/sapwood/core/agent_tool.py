@@ -23,9 +23,10 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from sapwood.core.call_plan import CallPlan, Parameter, is_async_callable, parameters_of, plan_for, plan_of
-from sapwood.core.check_schema import check_schema, is_list, is_object, plainly_fits
+from sapwood.core.check_schema import check_schema, plainly_fits
 from sapwood.core.errors import ConfigError, ToolInputError
 from sapwood.core.input_problems import Problem, input_error, path_text, pydantic_problems
+from sapwood.core.json_object import is_list, is_object
 from sapwood.core.tools import BoundTool, JsonObject, ToolSchema
 
 M = TypeVar("M", bound=BaseModel)
@@ -383,10 +384,10 @@ def validated(model: type[M], raw: JsonObject, optional: list[str]) -> M:
         return model.model_validate_json(json.dumps(raw))
     except ValidationError as error:
         as_json = _errors(error)
-        if as_json and as_json[0]["type"] != "json_invalid":
-            problems = pydantic_problems(as_json, known)
     except (TypeError, ValueError, RecursionError):
-        pass  # not JSON, so what was found first stands
+        as_json = []  # not JSON, so what was found first stands
+    if as_json and as_json[0]["type"] != "json_invalid":
+        problems = pydantic_problems(as_json, known)
     raise input_error(problems) from None
 
 

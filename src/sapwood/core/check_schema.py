@@ -9,9 +9,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeGuard
+from typing import Any
 
 from sapwood.core.input_problems import Problem, cut, path_text, unknown_name
+from sapwood.core.json_object import is_list, is_object
 from sapwood.core.tools import JsonObject
 
 _MAX_DEPTH = 100
@@ -34,24 +35,6 @@ def check_schema(value: Any, schema: Any) -> list[Problem]:
         if len(problems) >= _ENOUGH:
             break
     return problems
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Tell whether a value is a JSON array.
-
-    >>> is_list([1]), is_list((1,))
-    (True, False)
-    """
-    return isinstance(value, list)
-
-
-def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Tell whether a value is a JSON object; its keys are taken to be text.
-
-    >>> is_object({"a": 1}), is_object([])
-    (True, False)
-    """
-    return isinstance(value, dict)
 
 
 def plainly_fits(schema: JsonObject) -> Callable[[JsonObject], bool]:

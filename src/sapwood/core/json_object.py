@@ -1,9 +1,9 @@
-"""JSON objects from text that nobody vouches for.
+"""Decoded JSON told apart, and JSON objects from text that nobody vouches for.
 
 Law: reading never raises; what cannot be read is named by its problem, never guessed at.
 """
 
-from typing import Any, cast
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -26,8 +26,25 @@ def read_object(text: str) -> dict[str, Any] | Problem:
         return "malformed"
     if is_too_deep(value):
         return "malformed"
-    # JSON objects have text keys
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else "not_an_object"
+    return value if is_object(value) else "not_an_object"
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Tell whether a value is a JSON array.
+
+    >>> is_list([1]), is_list((1,))
+    (True, False)
+    """
+    return isinstance(value, list)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value is a JSON object; its keys are taken to be text.
+
+    >>> is_object({"a": 1}), is_object([])
+    (True, False)
+    """
+    return isinstance(value, dict)
 
 
 def is_too_deep(value: Json) -> bool:

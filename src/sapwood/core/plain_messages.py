@@ -55,7 +55,7 @@ def _calls(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     calls: Any = value.get("tool_calls") or ()
     if value.get("function_call") is not None:
         raise ConfigError("function_call is the old form of a tool call; give tool_calls instead")
-    if not is_list(calls):
+    if not is_listing(calls):
         raise ConfigError(f"tool_calls must be a list, not {type(calls).__name__}")
     for call in calls:
         if not isinstance(call, Mapping):
@@ -68,15 +68,15 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
         return ()
     if isinstance(content, str):
         return ({"type": "text", "text": content},) if content else ()
-    if is_list(content):
+    if is_listing(content):
         return [_block(item) for item in content]
     raise ConfigError(f"content must be a text or a list of blocks, not {type(content).__name__}")
 
 
-def is_list(content: Any) -> TypeGuard[Sequence[Any]]:
+def is_listing(content: Any) -> TypeGuard[Sequence[Any]]:
     """Tell whether this is a list or a tuple, of anything.
 
-    >>> is_list(["a"]), is_list("a")
+    >>> is_listing(["a"]), is_listing("a")
     (True, False)
     """
     return isinstance(content, list | tuple)

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import UserString
 from collections.abc import Callable, Iterable, Mapping, MappingView, Sequence, Set
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
@@ -272,10 +273,9 @@ _PLAIN_MODULES = frozenset({"fractions", "ipaddress", "zoneinfo"})
 
 
 def _dumped(model: Any) -> Any:
-    try:
+    # A field that pydantic cannot make JSON of (bytes that are no text, say) may still be ours.
+    with suppress(TypeError, ValueError, RecursionError):
         return model.model_dump(mode="json", warnings=False)
-    except (TypeError, ValueError, RecursionError):
-        pass  # a field that pydantic cannot make JSON of (bytes that are no text, say) may still be ours
     try:
         return model.model_dump()
     except (TypeError, ValueError, RecursionError) as error:

@@ -17,8 +17,14 @@ from sapwood.core.transcript import Transcript
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
+_SUMMARY_HEADING = "Summary of the earlier conversation, made by the system and not written by the user:"
 LOOK_BACK = 18
 """Blocks after a mark beyond which the one before it may not be found (Anthropic looks back 20)."""
+
+
+def summary_text(text: str) -> str:
+    """Return a summary as the model reads it: under a heading that says whose words it is not."""
+    return f"{_SUMMARY_HEADING}\n\n{text}"
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -21,7 +21,8 @@ from sapwood.core.errors import (
     RateLimitError,
     ServerError,
 )
-from sapwood.llm.shapes import UNREADABLE, decode_json, is_list, is_object, text_in
+from sapwood.core.json_object import is_list, is_object
+from sapwood.llm.shapes import UNREADABLE, decode_json, text_in
 
 MAX_MESSAGE = 500
 _STATUS_OF_KIND = {

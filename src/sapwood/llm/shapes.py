@@ -1,8 +1,12 @@
-"""Decoded JSON, told apart for type checkers, and one encoder for all codecs."""
+"""What stands under a key of decoded JSON, and one encoder for all codecs."""
 
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import msgspec
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.json_object import is_list, is_object
 
 _encode = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
@@ -22,6 +26,32 @@ def encode_json(value: Any) -> bytes:
         return _encode(_with_whole_characters(value))
 
 
+def encode_extra(extra_body: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return a user's further fields of a body, each as JSON; raises ConfigError for `messages`.
+
+    >>> encode_extra({"top_k": 5})
+    {'top_k': b'5'}
+    """
+    if "messages" in extra_body:
+        raise ConfigError("extra_body cannot replace 'messages'; they come from the transcript")
+    return {name: encode_json(value) for name, value in extra_body.items()}
+
+
+def join_fields(fields: Mapping[str, bytes]) -> bytes:
+    """Return encoded fields as the inside of a JSON object.
+
+    >>> join_fields({"top_k": b"5", "stream": b"true"})
+    b'"top_k":5,"stream":true'
+    """
+    return b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items())
+
+
+def own_data(provider_data: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
+    """Return what a part carries of this provider's own, empty where it carries nothing."""
+    found: Any = (provider_data or {}).get(provider)
+    return found if is_object(found) else {}
+
+
 def _with_whole_characters(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
@@ -35,16 +65,6 @@ def _with_whole_characters(value: Any) -> Any:
 def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
     """Tell whether a value is a tuple."""
     return isinstance(value, tuple)
-
-
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell whether a decoded JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Tell whether a decoded JSON value is a list."""
-    return isinstance(value, list)
 
 
 def object_in(value: Any, key: str) -> dict[str, Any]:

@@ -7,7 +7,9 @@ are valid and unique; V7 a thinking block has its signature.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
+
+from sapwood.core.json_object import is_list
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -28,7 +30,7 @@ def check_anthropic_body(body: Mapping[str, Any]) -> None:
         role, blocks = message["role"], message["content"]
         _demand(role in ("user", "assistant"), "V5", f"{where} has the role {role!r}")
         _demand(role != before, "V5", f"{where} has the role of the one before")
-        _demand(_is_list(blocks) and bool(blocks), "V3", f"{where} is empty")
+        _demand(is_list(blocks) and bool(blocks), "V3", f"{where} is empty")
         before = role
         if role == "user":
             _check_results(blocks, open_calls, where)
@@ -118,7 +120,3 @@ def _demand(holds: bool, rule: str, message: str) -> None:
 
 def _is_blank(content: Any) -> bool:
     return not content or (isinstance(content, str) and not content.strip())
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol
 
 from sapwood.core.errors import LLMError
+from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import Text, Thinking
 from sapwood.core.model import (
     AnyIterable,
@@ -23,7 +24,7 @@ from sapwood.core.model import (
 from sapwood.llm.anthropic.decode import AnthropicDecoder
 from sapwood.llm.anthropic.encode import RequestOptions, encode_body
 from sapwood.llm.profiles import profile_of
-from sapwood.llm.shapes import decode_json, is_list, is_object, is_tuple, text_in
+from sapwood.llm.shapes import decode_json, is_tuple, text_in
 
 _EVENTS = frozenset(
     {

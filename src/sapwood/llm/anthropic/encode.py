@@ -12,7 +12,6 @@ from typing import Any, assert_never
 
 import msgspec
 
-from sapwood.core.errors import ConfigError
 from sapwood.core.messages import (
     File,
     Image,
@@ -32,8 +31,8 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape
-from sapwood.llm.shapes import encode_json, is_object
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.shapes import encode_extra, encode_json, join_fields, own_data
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -42,7 +41,6 @@ DEFAULT_MAX_TOKENS = 8_192
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
-SUMMARY_HEADING = "Summary of the earlier conversation, made by the system and not written by the user:"
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
@@ -84,11 +82,8 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: RequestOp
     fields = _fields(request, profile, options)
     if stream:
         fields["stream"] = b"true"
-    for name, value in options.extra_body.items():
-        if name == "messages":
-            raise ConfigError("extra_body cannot replace 'messages'; they come from the transcript")
-        fields[name] = encode_json(value)
-    head = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items())
+    fields.update(encode_extra(options.extra_body))
+    head = join_fields(fields)
     history = request.transcript.derived(("anthropic", profile), lambda: EncodedHistory(partial(_fragment, profile)))
     mark = b"," + MARK if profile.cache_marks else b""
     notice = None
@@ -174,15 +169,15 @@ def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list
 def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) -> dict[str, Any] | None:
     match part:
         case Text():
-            citations: Any = _own(part.provider_data, profile).get("citations")
+            citations: Any = own_data(part.provider_data, profile.provider).get("citations")
             block: dict[str, Any] = {"type": "text", "text": part.text}
             return {**block, "citations": citations} if citations else block
         case Recalled(text=text):
             return {"type": "text", "text": text}
         case Summary(text=text):
-            return {"type": "text", "text": f"{SUMMARY_HEADING}\n\n{text}"}
+            return {"type": "text", "text": summary_text(text)}
         case Thinking():
-            signature: Any = _own(part.provider_data, profile).get("signature")
+            signature: Any = own_data(part.provider_data, profile.provider).get("signature")
             if not signature or not _is_own(message, profile):
                 return None
             return {"type": "thinking", "thinking": part.text, "signature": signature}
@@ -197,7 +192,7 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case Opaque(kind=kind):
             if kind == "redacted_thinking" and not _is_own(message, profile):
                 return None
-            return _own(part.provider_data, profile) or None
+            return own_data(part.provider_data, profile.provider) or None
         case _:
             assert_never(part)
 
@@ -207,15 +202,10 @@ def _is_own(message: Message, profile: ModelProfile) -> bool:
     return message.origin in (profile.origin, f"{profile.provider}/")
 
 
-def _own(provider_data: Mapping[str, Any] | None, profile: ModelProfile) -> dict[str, Any]:
-    found: Any = (provider_data or {}).get(profile.provider)
-    return found if is_object(found) else {}
-
-
 def _tool_use(call: ToolCall, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
     arguments = {} if call.problem else call.arguments
     block = {"type": "tool_use", "id": wire_id, "name": wire_name(call.name), "input": arguments}
-    caller: Any = _own(call.provider_data, profile).get("caller")
+    caller: Any = own_data(call.provider_data, profile.provider).get("caller")
     return {**block, "caller": caller} if caller else block
 
 

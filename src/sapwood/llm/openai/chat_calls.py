@@ -6,9 +6,10 @@ newest one, unless the fragment names a function while that one is already whole
 
 from typing import Any
 
+from sapwood.core.json_object import is_object
 from sapwood.core.messages import ToolCall
 from sapwood.llm.arguments import read_call
-from sapwood.llm.shapes import UNREADABLE, decode_json, is_object, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, decode_json, object_in, text_in
 
 
 class _Call:

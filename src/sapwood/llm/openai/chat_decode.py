@@ -10,21 +10,13 @@ from typing import Any
 import msgspec
 
 from sapwood.core.errors import ServerError
+from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import Opaque, Part, Text, Thinking
 from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
 from sapwood.core.usage import Usage
 from sapwood.llm.failures import Complaint, complaint, error_from
 from sapwood.llm.openai.chat_calls import CallAssembly
-from sapwood.llm.shapes import (
-    UNREADABLE,
-    count_in,
-    decode_json,
-    is_list,
-    is_object,
-    list_in,
-    object_in,
-    text_in,
-)
+from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",

@@ -10,7 +10,6 @@ from typing import Any, assert_never
 
 import msgspec
 
-from sapwood.core.errors import ConfigError
 from sapwood.core.messages import (
     File,
     Image,
@@ -28,11 +27,10 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape
-from sapwood.llm.shapes import encode_json, is_object
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.shapes import encode_extra, encode_json, join_fields, own_data
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
-SUMMARY_HEADING = "Summary of the earlier conversation, made by the system and not written by the user:"
 NO_OUTPUT = "(no output)"
 # Texts are joined inside one JSON string: a text-only message is what the simplest servers understand.
 _TEXT = Shape(b'{"role":"user","content":"', rb"\n\n", b'"}')
@@ -74,13 +72,11 @@ def encode_call(
 def encode_body(request: ModelRequest, profile: ModelProfile, options: ChatOptions) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps."""
     fields = _fields(request, profile, options)
+    fields.update(encode_extra(options.extra_body))
     for name, value in options.extra_body.items():
-        if name == "messages":
-            raise ConfigError("extra_body cannot replace 'messages'; they come from the transcript")
-        fields[name] = encode_json(value)
         if value is None:
             del fields[name]
-    head = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items())
+    head = join_fields(fields)
     history = request.transcript.derived(("openai.chat", profile), lambda: EncodedHistory(partial(_fragment, profile)))
     notice = None
     if request.notice and request.notice.strip():
@@ -155,7 +151,7 @@ def _input_block(profile: ModelProfile, part: Any) -> dict[str, Any] | None:
         case Text(text=text) | Recalled(text=text):
             return {"type": "text", "text": text}
         case Summary(text=text):
-            return {"type": "text", "text": f"{SUMMARY_HEADING}\n\n{text}"}
+            return {"type": "text", "text": summary_text(text)}
         case Image():
             return _image(part, profile)
         case File():
@@ -200,7 +196,7 @@ def _call(call: ToolCall, profile: ModelProfile, id: str) -> dict[str, Any]:
     arguments = {} if call.problem else call.arguments
     function = {"name": wire_name(call.name), "arguments": encode_json(arguments).decode()}
     block: dict[str, Any] = {"id": id, "type": "function", "function": function}
-    return {**block, **_own(call.provider_data, profile)}
+    return {**block, **own_data(call.provider_data, profile.provider)}
 
 
 def _returned(message: Message, profile: ModelProfile, text: str) -> dict[str, Any]:
@@ -209,7 +205,7 @@ def _returned(message: Message, profile: ModelProfile, text: str) -> dict[str, A
     for part in message.content:
         match part:
             case Thinking():
-                own = _own(part.provider_data, profile)
+                own = own_data(part.provider_data, profile.provider)
                 if own.get("field") == "reasoning_content":
                     fields["reasoning_content"] = fields.get("reasoning_content", "") + part.text
                 elif own.get("field") == "content":
@@ -218,15 +214,10 @@ def _returned(message: Message, profile: ModelProfile, text: str) -> dict[str, A
                 if details := own.get("reasoning_details"):
                     fields["reasoning_details"] = details
             case Opaque(kind="message"):
-                fields.update(_own(part.provider_data, profile))
+                fields.update(own_data(part.provider_data, profile.provider))
             case _:
                 pass
     return fields
-
-
-def _own(provider_data: Mapping[str, Any] | None, profile: ModelProfile) -> dict[str, Any]:
-    found: Any = (provider_data or {}).get(profile.provider)
-    return found if is_object(found) else {}
 
 
 def _tool(profile: ModelProfile, message: Message, ids: Sequence[str]) -> Fragment | None:
