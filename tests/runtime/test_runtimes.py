@@ -18,7 +18,8 @@ from sapwood.loop.start import start_run
 from sapwood.loop.turn import run_turn
 from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.blocking import BlockingRuntime, iterate
-from sapwood.runtime.private_loop import PrivateLoops, limited
+from sapwood.runtime.private_loop import PrivateLoops
+from sapwood.runtime.waits import limited
 from sapwood.testing import call, calls, says, scripted
 from support.turns import bound, collect, finishes, spec, turn
 
@@ -458,6 +459,32 @@ def test_a_token_set_from_another_thread_ends_what_is_waiting_at_once(waits: str
     asyncio.run(main())
     if waits == "stream":
         assert closed == [True]
+
+
+def test_the_loop_goes_on_while_a_cancelled_function_is_given_time_to_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sapwood.runtime.aio.ENDING_SECONDS", 5)
+    release = threading.Event()
+
+    async def main() -> None:
+        running = AsyncioRuntime().call("tool/r0c0/wait", release.wait, effect=True)
+        task = asyncio.create_task(running)
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not task.done(), "it waits, and others run meanwhile"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < 2, "a second cancel ends the wait"
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    release.set()
+    assert "abandoned thread 'sapwood-tool/r0c0/wait'" in caplog.text
 
 
 def test_an_outer_cancellation_stays_one_when_a_token_is_there() -> None:

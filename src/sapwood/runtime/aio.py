@@ -15,7 +15,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
@@ -26,8 +26,8 @@ from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
-from sapwood.runtime.private_loop import CancelledButEnded, limited, watched
 from sapwood.runtime.threads import Worker
+from sapwood.runtime.waits import CancelledButEnded, limited, watched
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -175,7 +175,9 @@ async def _in_thread(step: str, fn: Callable[..., Any], args: tuple[Any, ...], t
         finished, _ = await asyncio.wait({done}, timeout=timeout)
     except asyncio.CancelledError:
         # A function that is just returning (it may have set the token itself) is given the time to do so.
-        if worker.wait(ENDING_SECONDS):
+        with suppress(asyncio.CancelledError):  # a second cancel: whether it ended is asked all the same
+            await asyncio.wait({done}, timeout=ENDING_SECONDS)
+        if worker.wait(0):
             raise CancelledButEnded(worker.result) from None
         worker.abandon("its turn went on without it")
         raise
