@@ -54,8 +54,7 @@ check: $(VENV)/check ## lint, format, types, layers, architecture
 	$(BIN)/python -m pytest tests/architecture
 
 docs: $(VENV)/base ## draw the generated parts of the documentation anew
-	$(BIN)/python scripts/draw_decide.py
-	$(BIN)/python scripts/draw_reference.py
+	$(BIN)/python scripts/draw_docs.py
 
 bench: $(VENV)/bench ## measure, and print the table of figures
 	$(BIN)/python -m benchmarks

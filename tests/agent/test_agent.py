@@ -48,6 +48,7 @@ from sapwood.testing import (
     says,
     scripted,
 )
+from support.turns import long_history
 
 
 @tool(read_only=True)
@@ -262,12 +263,7 @@ def test_a_prompt_that_cannot_fit_is_refused_with_its_sizes_before_anything_is_s
 
 
 def test_history_that_does_not_fit_loses_its_oldest_exchanges_and_says_so() -> None:
-    past: list[Message] = []
-    for number in range(60):
-        past += [
-            Message.user(f"question {number} " + "word " * 20),
-            Message.assistant(f"answer {number} " + "word " * 20),
-        ]
+    past = long_history()
     model = scripted(says("ok"))
     agent = Agent(llm=model, max_tokens=1_500, max_response_tokens=500)
     events = list(agent.stream("now", messages=past))

@@ -1,7 +1,6 @@
 """The rules that no linter knows: sizes, imports, public names, closing of generators, generated pages."""
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sapwood
+from support.load_module import load_module
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = sorted((ROOT / "src" / "sapwood").rglob("*.py"))
@@ -117,13 +117,9 @@ def test_importing_the_agent_imports_no_http_client_no_pydantic_and_no_event_loo
 
 
 def test_the_state_table_in_the_documentation_is_current() -> None:
-    spec = importlib.util.spec_from_file_location("draw_decide", ROOT / "scripts" / "draw_decide.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module(ROOT / "scripts" / "draw_docs.py")
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert module.drawn(page) == page
+    assert module.drawn("architecture.md", page) == page
     assert module.table().count("\n") >= 10
 
 

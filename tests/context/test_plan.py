@@ -118,7 +118,7 @@ def test_what_must_be_sent_and_cannot_fit_names_each_size() -> None:
 
 @pytest.mark.parametrize("window", [101, 102, 0])
 def test_what_fits_exactly_and_an_unknown_window_are_let_through(window: int) -> None:
-    require_fit(FIXED, window)
+    assert require_fit(FIXED, window) is None
 
 
 @given(sizes=st.lists(st.integers(0, 20), max_size=8), excess=st.integers(-5, 100))

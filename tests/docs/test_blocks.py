@@ -1,29 +1,20 @@
 """Every code block of README.md and docs/*.md runs as printed, offline, without a key, with warnings as errors."""
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from support.load_module import load_module
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNER = Path(__file__).parent / "page_runner.py"
 
 
-def _loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-runner = _loaded(RUNNER)
+runner = load_module(RUNNER)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,6 +1,5 @@
 """The README's first program runs as it is printed, with only the model swapped: a server on this machine answers."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,17 +11,14 @@ from typing import Any
 
 import pytest
 
+from support.load_module import load_module
+
 ROOT = Path(__file__).parent.parent.parent
 RUNNER = Path(__file__).parent / "page_runner.py"
 
 
 def _blocks_of(page: Path) -> list[Any]:
-    spec = importlib.util.spec_from_file_location("page_runner", RUNNER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: list[Any] = module.blocks(page.read_text(encoding="utf-8"))
+    found: list[Any] = load_module(RUNNER).blocks(page.read_text(encoding="utf-8"))
     return found
 
 

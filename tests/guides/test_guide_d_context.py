@@ -34,26 +34,14 @@ from sapwood import (
     merge_toolsets,
     recall_memory,
     remember_facts,
-    run_agent,
     to_tool_source,
     to_toolset,
 )
 from sapwood.context.meter import Meter
 from sapwood.core.codec import to_json
 from sapwood.testing import assert_skipped, call, calls, fails, says, scripted
+from support.guide import NOTES, parts
 from support.turns import spec, turn
-
-NOTES = [
-    {"name": "notes.list", "description": "List the notes", "input_schema": {"type": "object"}},
-    {"name": "notes.add", "description": "Add a note", "input_schema": {"type": "object"}},
-]
-
-
-def parts(**options: Any) -> list[Any]:
-    async def main() -> list[Any]:
-        return [part async for part in run_agent(**options)]
-
-    return asyncio.run(main())
 
 
 class Logged(ContextSource):

@@ -34,18 +34,7 @@ from sapwood import (
 )
 from sapwood.core.messages import Text, Thinking, ToolCall
 from sapwood.testing import call, calls, fails, says, scripted
-
-NOTES = [
-    {"name": "notes.list", "description": "List the notes", "input_schema": {"type": "object"}},
-    {"name": "notes.add", "description": "Add a note", "input_schema": {"type": "object"}},
-]
-
-
-def parts(**options: Any) -> list[Any]:
-    async def main() -> list[Any]:
-        return [part async for part in run_agent(**options)]
-
-    return asyncio.run(main())
+from support.guide import NOTES, parts
 
 
 def of(kind: type, found: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from sapwood.loop.spec import LiveTurn
 from sapwood.loop.turn import perform
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing import fold, says, scripted
-from support.turns import spec, turn
+from support.turns import long_history, spec, turn
 
 
 def test_a_pause_ends_the_segment_and_the_run_waits() -> None:
@@ -32,12 +32,7 @@ def test_what_a_source_leaves_of_the_history_is_trimmed_where_it_still_does_not_
         def compact(self, history: History, room: int) -> History:
             return history[len(history) // 2 :]
 
-    past: list[Message] = []
-    for number in range(60):
-        past += [
-            Message.user(f"question {number} " + "word " * 20),
-            Message.assistant(f"answer {number} " + "word " * 20),
-        ]
+    past = long_history()
     model = scripted(says("ok"))
     agent = Agent(llm=model, max_tokens=1_500, max_response_tokens=500).with_sources([Halves()])
     list(agent.chat("now", messages=past))

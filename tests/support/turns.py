@@ -39,6 +39,17 @@ def bound(name: str, run: Callable[..., Any], **more: Any) -> BoundTool:
     return BoundTool(ToolSchema(name, f"Runs {name}."), acall if is_async else call, **more)
 
 
+def long_history() -> list[Message]:
+    """Sixty exchanges of about fifty tokens each."""
+    past: list[Message] = []
+    for number in range(60):
+        past += [
+            Message.user(f"question {number} " + "word " * 20),
+            Message.assistant(f"answer {number} " + "word " * 20),
+        ]
+    return past
+
+
 def spec(
     model: LLMProvider,
     tools: Sequence[BoundTool | ToolSchema] = (),
