@@ -50,7 +50,17 @@ from sapwood.core.messages import (
     ToolCall,
     ToolResult,
 )
-from sapwood.core.model import ModelProfile, Reply, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    CachePlan,
+    ModelProfile,
+    Reply,
+    RestartChunk,
+    ServerCallChunk,
+    ServerResultChunk,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
 from sapwood.core.run import OpenCall, Run
 from sapwood.core.struct import Data
@@ -137,6 +147,11 @@ OTHERS: list[Data] = [
     ModelProfile("a", "b", 200_000, 8_000, "relist", False, True, "max_completion_tokens", "developer", False),
     TextChunk("a"),
     ThinkingChunk("a"),
+    ServerCallChunk("s1", "web_search", {"query": "a"}),
+    ServerResultChunk("s1", "web_search", [{"url": "b"}], is_error=True),
+    UsageChunk(USAGE),
+    RestartChunk("ServerError", "a/b"),
+    CachePlan("1h", prefix=False, messages=False, key="k"),
     Reply((Text("a"),), "max_tokens", USAGE, "b", "req"),
     Allocation("memory", 100, "truncate"),
     TokenBudget(1_000, 100, (Allocation("memory", 100),)),

@@ -22,10 +22,9 @@ from sapwood.core.messages import (
 )
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.transcript import Transcript
-from sapwood.llm.anthropic.encode import RequestOptions
 from sapwood.llm.anthropic.encode import encode_body as encode_messages
-from sapwood.llm.openai.chat_encode import ChatOptions
 from sapwood.llm.openai.chat_encode import encode_body as encode_chat
+from sapwood.llm.options import ModelOptions
 from sapwood.testing.strict import check_anthropic_body, check_chat_body
 
 CLAUDE = ModelProfile("anthropic", "some", cache_marks=True)
@@ -69,12 +68,12 @@ messages = st.one_of(
 
 def claude(transcript: Transcript, notice: str | None = None) -> dict[str, Any]:
     request = ModelRequest(transcript, ("be brief", " "), notice=notice)
-    body: dict[str, Any] = json.loads(encode_messages(request, CLAUDE, RequestOptions()))
+    body: dict[str, Any] = json.loads(encode_messages(request, CLAUDE, ModelOptions()))
     return body
 
 
 def chat(transcript: Transcript, notice: str | None = None) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(encode_chat(ModelRequest(transcript, notice=notice), CHAT, ChatOptions()))
+    body: dict[str, Any] = json.loads(encode_chat(ModelRequest(transcript, notice=notice), CHAT, ModelOptions()))
     return body
 
 
@@ -118,18 +117,18 @@ def test_what_is_kept_is_what_encoding_anew_gives(history: list[Message], data: 
             seen.append(
                 (
                     branch,
-                    encode_messages(request, CLAUDE, RequestOptions()),
-                    encode_chat(request, CHAT, ChatOptions()),
+                    encode_messages(request, CLAUDE, ModelOptions()),
+                    encode_chat(request, CHAT, ModelOptions()),
                 )
             )
 
     for transcript, first, second in seen:  # the shorter ones again, after more was kept
         fresh = ModelRequest(Transcript().extend(list(transcript)))
         again = ModelRequest(transcript)
-        assert encode_messages(fresh, CLAUDE, RequestOptions()) == first
-        assert encode_messages(again, CLAUDE, RequestOptions()) == first
-        assert encode_chat(fresh, CHAT, ChatOptions()) == second
-        assert encode_chat(again, CHAT, ChatOptions()) == second
+        assert encode_messages(fresh, CLAUDE, ModelOptions()) == first
+        assert encode_messages(again, CLAUDE, ModelOptions()) == first
+        assert encode_chat(fresh, CHAT, ModelOptions()) == second
+        assert encode_chat(again, CHAT, ModelOptions()) == second
 
 
 def conversation(turns: int) -> list[Message]:
@@ -181,13 +180,13 @@ def test_each_message_is_encoded_once() -> None:
 def test_two_threads_may_fill_one_history() -> None:
     for _ in range(20):
         branch = Transcript.of(conversation(30))
-        expected = encode_messages(ModelRequest(Transcript.of(conversation(30))), CLAUDE, RequestOptions())
+        expected = encode_messages(ModelRequest(Transcript.of(conversation(30))), CLAUDE, ModelOptions())
         found: list[bytes] = []
         barrier = threading.Barrier(4)
 
         def work(branch: Transcript = branch, found: list[bytes] = found, barrier: Any = barrier) -> None:
             barrier.wait()
-            found.append(encode_messages(ModelRequest(branch), CLAUDE, RequestOptions()))
+            found.append(encode_messages(ModelRequest(branch), CLAUDE, ModelOptions()))
 
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:

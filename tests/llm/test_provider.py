@@ -348,7 +348,7 @@ def test_a_missing_key_is_told_at_the_first_call(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AuthenticationError, match="set OPENAI_API_KEY"):
         next(OpenAIChatProvider("gpt-4o").stream(REQUEST))
     with pytest.raises(ConfigError, match="pass base_url="):
-        next(OpenAIChatProvider("m", provider="vllm").stream(REQUEST))
+        next(OpenAIChatProvider("m", provider="my-gateway").stream(REQUEST))
 
     server = serve(TEXT)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)

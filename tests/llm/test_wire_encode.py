@@ -24,10 +24,9 @@ from sapwood.core.messages import File, Image, Message, Opaque, Part, Text, Thin
 from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
-from sapwood.llm.anthropic.encode import RequestOptions
 from sapwood.llm.anthropic.encode import encode_body as encode_messages
-from sapwood.llm.openai.chat_encode import ChatOptions
 from sapwood.llm.openai.chat_encode import encode_body as encode_chat
+from sapwood.llm.options import ModelOptions
 
 HERE = exchanges(SMALL, "anthropic.messages", "openai.chat")
 NAMES = {item.name for item in HERE}
@@ -78,7 +77,7 @@ def test_a_recorded_messages_request_is_written_again(exchange: Exchange) -> Non
     )
     profile = ModelProfile("anthropic", body["model"], cache_marks=True)
 
-    written = json.loads(encode_messages(request, profile, RequestOptions(extra_body=extra)))
+    written = json.loads(encode_messages(request, profile, ModelOptions(extra_body=extra)))
     assert written.pop("stream") is True
     assert plain_messages(written) == plain_messages({k: v for k, v in body.items() if k != "stream"})
 
@@ -198,7 +197,7 @@ def test_a_recorded_chat_request_is_written_again(exchange: Exchange) -> None:
     role = system[0]["role"] if system else "system"
     profile = ModelProfile(provider, body["model"], system_role=role)
 
-    written = json.loads(encode_chat(request, profile, ChatOptions(extra_body=extra)))
+    written = json.loads(encode_chat(request, profile, ModelOptions(extra_body=extra)))
     assert written.pop("stream") is True
     assert written.pop("stream_options") == {"include_usage": True}
     for name in ("stream", "stream_options", "n"):

@@ -125,11 +125,13 @@ class Opaque(Data, frozen=True, tag="opaque"):
     """A block that only its provider understands (a server-side tool, a citation set).
 
     kind: the provider's own word for it. The block itself is in `provider_data`.
+    text: what any other model may read in its place, such as a summary; empty where nothing is lost without it.
     """
 
     type: ClassVar[Literal["opaque"]] = "opaque"
     kind: str
     provider_data: ProviderData
+    text: str = ""
 
 
 Part: TypeAlias = Text | Thinking | Image | File | Recalled | ToolCall | ToolResult | Summary | Opaque

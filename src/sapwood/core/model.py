@@ -5,7 +5,7 @@ an `if` on a name.
 """
 
 from collections.abc import AsyncIterable, Iterable
-from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -30,6 +30,10 @@ StopReason: TypeAlias = Literal[
 ]
 ToolLoading: TypeAlias = Literal["deferred", "inline", "dispatch", "relist"]
 ToolChoice: TypeAlias = Literal["auto", "any", "none"]
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "effort", "level", "switch"]
+"""How thinking is asked for: by tokens, as the model sees fit, by effort, by level, on or off; or not at all."""
+OutputMode: TypeAlias = Literal["native", "tool", "prompted"]
+CacheTtl: TypeAlias = Literal["5m", "1h"]
 
 
 class ModelProfile(Data, frozen=True, tag="model_profile"):
@@ -38,11 +42,19 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     context_window, max_output_tokens: in tokens; 0 means unknown.
     tool_loading: how a tool found in mid-turn becomes callable.
     free_objects: an argument may be an object without declared properties.
-    cache_marks: the request says where the cached prefix ends.
+    cache_marks: the request says where the cached prefix ends. cache_minimum_tokens: a shorter prefix is not
+    cached. cache_key: the request may name the cache it belongs to. cache_ttls: how long it may be kept.
     max_tokens_field: the provider's word for the cap on the reply.
     system_role: the role of the system text where it is a message.
-    forced_tool_choice: a call of a tool may be demanded.
+    forced_tool_choice: a call of a tool may be demanded. forced_word: the word for it in Chat Completions.
+    images, files: what the model reads. result_images: also in tool results.
     tool_overhead_tokens: fixed tokens that the provider adds once tools are given.
+    thinking: how thinking is asked for. structured_output: how an output of a given shape is best had.
+    refused_parameters: sampling parameters that the model does not take, such as `temperature`.
+    max_tool_name: characters of a tool's name at most. short_call_ids: ids of calls are nine letters and digits.
+    stream_usage: usage must be asked for in a stream, and may be.
+    returned_thinking: the field in which a chat server wants its thinking back on every reply that used tools.
+    known: the table names the model, and not only its provider.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -59,11 +71,38 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     images: bool = True
     files: bool = True
     tool_overhead_tokens: int = 0
+    cache_minimum_tokens: int = 0
+    cache_key: bool = False
+    cache_ttls: tuple[CacheTtl, ...] = ("5m",)
+    forced_word: str = "required"
+    result_images: bool = True
+    thinking: ThinkingMode = "none"
+    structured_output: OutputMode = "tool"
+    refused_parameters: tuple[str, ...] = ()
+    max_tool_name: int = 64
+    short_call_ids: bool = False
+    stream_usage: bool = True
+    returned_thinking: str = ""
+    known: bool = True
 
     @property
     def origin(self) -> str:
         """`provider/model`, the mark that messages of this model carry."""
         return f"{self.provider}/{self.model}"
+
+
+class CachePlan(Data, frozen=True, tag="cache_plan"):
+    """What a request says of the provider's prompt cache.
+
+    ttl: how long the cached prefix is kept. prefix, messages: a mark stands after tools and system text, and
+    at the end of the messages. key: names the cache where the provider routes by it; empty for none.
+    """
+
+    type: ClassVar[Literal["cache_plan"]] = "cache_plan"
+    ttl: CacheTtl = "5m"
+    prefix: bool = True
+    messages: bool = True
+    key: str = ""
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -72,6 +111,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     system: texts in their order; what changes from turn to turn comes last.
     max_tokens: the reply's cap; None leaves it to the provider where it allows that.
     notice: a last word of the loop to the model, after the transcript and not part of it.
+    cache: what is said of the prompt cache; None for nothing. output_schema: the JSON Schema that the answer
+    must fit, where the model takes one; None for free text.
     """
 
     transcript: Transcript
@@ -80,6 +121,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice | None = None
     max_tokens: int | None = None
     notice: str | None = None
+    cache: CachePlan | None = CachePlan()
+    output_schema: dict[str, Any] | None = None
 
 
 class TextChunk(Data, frozen=True, tag="text_chunk", gc=False):
@@ -94,6 +137,40 @@ class ThinkingChunk(Data, frozen=True, tag="thinking_chunk", gc=False):
 
     type: ClassVar[Literal["thinking_chunk"]] = "thinking_chunk"
     text: str
+
+
+class ServerCallChunk(Data, frozen=True, tag="server_call_chunk"):
+    """The provider runs a tool of its own (a web search, code): its call. id joins it to its result."""
+
+    type: ClassVar[Literal["server_call_chunk"]] = "server_call_chunk"
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class ServerResultChunk(Data, frozen=True, tag="server_result_chunk"):
+    """What a tool of the provider's own returned, as the provider tells it."""
+
+    type: ClassVar[Literal["server_result_chunk"]] = "server_result_chunk"
+    id: str
+    name: str
+    result: Any = None
+    is_error: bool = False
+
+
+class UsageChunk(Data, frozen=True, tag="usage_chunk"):
+    """What the reply has used so far; it counts where the reply never becomes complete."""
+
+    type: ClassVar[Literal["usage_chunk"]] = "usage_chunk"
+    usage: Usage
+
+
+class RestartChunk(Data, frozen=True, tag="restart_chunk"):
+    """What was streamed is void: another provider starts the reply again. origin: its `provider/model`."""
+
+    type: ClassVar[Literal["restart_chunk"]] = "restart_chunk"
+    reason: str
+    origin: str
 
 
 class Reply(Data, frozen=True, tag="reply"):
@@ -114,7 +191,9 @@ class Reply(Data, frozen=True, tag="reply"):
     origin: str = ""
 
 
-StreamChunk: TypeAlias = TextChunk | ThinkingChunk | Reply
+StreamChunk: TypeAlias = (
+    TextChunk | ThinkingChunk | ServerCallChunk | ServerResultChunk | UsageChunk | RestartChunk | Reply
+)
 
 
 @runtime_checkable

@@ -216,7 +216,9 @@ def loaded_names(messages: Iterable[Message]) -> tuple[str, ...]:
 def is_blank(part: Part) -> bool:
     """Tell whether a part shows a model nothing, so that providers would refuse it."""
     match part:
-        case Text(text=text) | Recalled(text=text) | Summary(text=text):
+        case Text(text=text, provider_data=data):
+            return not text.strip() and not data  # a provider may hang its state on an empty text
+        case Recalled(text=text) | Summary(text=text):
             return not text.strip()
         case Thinking():
             return not part.text and not part.provider_data

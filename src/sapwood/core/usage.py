@@ -17,8 +17,9 @@ class Usage(Data, frozen=True, tag="usage"):
     completion_tokens: output, thinking included.
     cache_creation_tokens, cache_read_tokens: input written to and read from the cache.
     thinking_tokens: the part of the output that was thinking, 0 where it is not told.
-    cost_usd: what the provider itself billed, None where it does not say.
+    cost_usd: what it cost: as the provider billed it, or by the table of prices; None where nothing is known.
     estimated: the provider reported nothing; the figures are ours.
+    long_cache_tokens: the part of cache_creation_tokens that is kept for an hour, which costs more.
     """
 
     type: ClassVar[Literal["usage"]] = "usage"
@@ -29,6 +30,7 @@ class Usage(Data, frozen=True, tag="usage"):
     thinking_tokens: int = 0
     cost_usd: float | None = None
     estimated: bool = False
+    long_cache_tokens: int = 0
 
     @property
     def input_tokens(self) -> int:
@@ -49,6 +51,7 @@ class Usage(Data, frozen=True, tag="usage"):
             self.thinking_tokens + other.thinking_tokens,
             _sum(self.cost_usd, other.cost_usd),
             self.estimated or other.estimated,
+            self.long_cache_tokens + other.long_cache_tokens,
         )
 
 

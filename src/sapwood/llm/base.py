@@ -11,22 +11,41 @@ from typing import Any
 import msgspec
 
 from sapwood.core.errors import AuthenticationError, ConfigError, LLMError, LLMTimeoutError, ServerError
-from sapwood.core.messages import Text, Thinking
+from sapwood.core.messages import File, Image, Text, Thinking
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
-from sapwood.llm.codec import Codec, HttpCall
+from sapwood.llm.codec import Codec, HttpCall, Timeouts
 from sapwood.llm.failures import error_of, without_echo
-from sapwood.llm.sse import SseSplitter
-from sapwood.llm.transport import Transport, TransportFailure, default_transport, host_of
+from sapwood.llm.framing import Splitter, splitter_of
+from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport, host_of
 
 MAX_ERROR_BYTES = 1_000_000
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a provider lives, and the environment variables that say so."""
+    """Where a provider lives, and the environment variables that say so.
+
+    base_url_suffix: added to an address of the environment that lacks it. needs_key: its own address refuses
+    requests without a key.
+    """
 
     base_url: str
     key_variable: str
     base_url_variable: str = ""
+    other_key_variables: tuple[str, ...] = ()
+    base_url_suffix: str = ""
+    needs_key: bool = True
+
+    def key(self) -> str:
+        """Return the environment's key, empty where there is none."""
+        names = (self.key_variable, *self.other_key_variables)
+        return next((value for name in names if (value := os.environ.get(name, "").strip())), "")
+
+    def address(self) -> str:
+        """Return the environment's address, else the provider's own."""
+        named = os.environ.get(self.base_url_variable, "").strip() if self.base_url_variable else ""
+        if named and self.base_url_suffix and not named.rstrip("/").endswith(self.base_url_suffix):
+            named = named.rstrip("/") + self.base_url_suffix
+        return named or self.base_url
 
 
 class BaseLLMProvider:
@@ -34,6 +53,7 @@ class BaseLLMProvider:
 
     api_key, base_url: None takes the environment's at the first call. At an address other than the
     provider's own, a missing key is no error. transport: None takes one that all providers share.
+    auth: an `httpx2.Auth` that signs each request, in place of a key and a transport.
     """
 
     def __init__(
@@ -45,13 +65,20 @@ class BaseLLMProvider:
         base_url: str | None = None,
         api_key: str | None = None,
         transport: Transport | None = None,
+        auth: Any = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
+        if auth is not None and transport is not None:
+            raise ConfigError("give auth= to the transport: transport=Httpx2Transport(auth=...)")
         self.profile = profile
         self._codec = codec
         self._endpoint = endpoint
         self._base_url = base_url
         self._api_key = api_key
-        self._transport = transport
+        self._transport = transport if auth is None else Httpx2Transport(auth=auth)
+        self._owns_transport = auth is not None
+        self._signs = auth is not None or bool(getattr(transport, "signs", False))
+        self._timeouts = timeouts
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.model!r})"
@@ -108,26 +135,23 @@ class BaseLLMProvider:
 
     def _call(self, request: ModelRequest) -> HttpCall:
         endpoint = self._endpoint
-        variable = endpoint.base_url_variable
-        base_url = self._base_url or (os.environ.get(variable) if variable else None) or endpoint.base_url
+        base_url = self._base_url or endpoint.address()
         if not base_url:
-            raise ConfigError(f"{self.profile.provider!r} has no address of its own: pass base_url=")
+            variable = f", or set {endpoint.base_url_variable}" if endpoint.base_url_variable else ""
+            raise ConfigError(f"{self.profile.provider!r} has no address of its own: pass base_url={variable}")
         key = self._secret()
-        if not key and base_url == endpoint.base_url:
-            raise AuthenticationError(
-                f"no key: set {endpoint.key_variable} or pass api_key=",
-                provider=self.profile.provider,
-                model=self.profile.model,
-            )
+        if not key and endpoint.needs_key and base_url == endpoint.base_url and not self._signs:
+            raise self._no_access(f"no key: set {endpoint.key_variable} or pass api_key=")
         if not key.isascii() or not key.isprintable():
-            raise AuthenticationError(
-                f"the key ({endpoint.key_variable} or api_key=) holds characters that no key has",
-                provider=self.profile.provider,
-                model=self.profile.model,
-            )
+            raise self._no_access(f"the key ({endpoint.key_variable} or api_key=) holds characters that no key has")
         if not base_url.lower().startswith(("http://", "https://")):
             raise ConfigError(f"base_url must start with http:// or https://, not {base_url[:40]!r}")
-        return self._codec.encode(request, self.profile, base_url=base_url, api_key=key or None)
+        require_readable(request, self.profile)
+        call = self._codec.encode(request, self.profile, base_url=base_url, api_key=key or None)
+        return call if self._timeouts is None else msgspec.structs.replace(call, timeouts=self._timeouts)
+
+    def _no_access(self, message: str) -> AuthenticationError:
+        return AuthenticationError(message, provider=self.profile.provider, model=self.profile.model)
 
     def _secret(self) -> str:
         """Return the key: the one that was passed, else the environment's.
@@ -138,10 +162,37 @@ class BaseLLMProvider:
         if self._api_key is not None:
             return self._api_key.strip()
         endpoint = self._endpoint
-        own = {endpoint.base_url, os.environ.get(endpoint.base_url_variable or "", endpoint.base_url)}
-        if self._base_url is not None and self._base_url not in own:
+        if self._base_url is not None and self._base_url not in (endpoint.base_url, endpoint.address()):
             return ""
-        return os.environ.get(endpoint.key_variable, "").strip()
+        return endpoint.key()
+
+    def close(self) -> None:
+        """Close the connections that belong to this provider alone; shared ones end with the process."""
+        if self._owns_transport and isinstance(self._transport, Httpx2Transport):
+            self._transport.close()
+
+    async def aclose(self) -> None:
+        """Close the connections that belong to this provider alone; shared ones end with their event loop."""
+        if self._owns_transport and isinstance(self._transport, Httpx2Transport):
+            await self._transport.aclose()
+
+
+def require_readable(request: ModelRequest, profile: ModelProfile) -> None:
+    """Raise ConfigError where the newest message of a request holds what the model cannot read.
+
+    Earlier messages may stem from another model: their pictures and files are left out with a word in their place.
+    """
+    newest = request.transcript[-1] if len(request.transcript) else None
+    if newest is None or newest.role != "user":
+        return
+    for kind, reads in ((Image, profile.images), (File, profile.files)):
+        count = sum(isinstance(part, kind) for part in newest.content)
+        if count and not reads:
+            word = "images" if kind is Image else "files"
+            raise ConfigError(
+                f"{profile.origin} reads no {word}, and the message holds {count}; use a model that does, "
+                f"or say that this one does: register_model({profile.origin!r}, {word}=True)"
+            )
 
 
 class HttpStream:
@@ -195,7 +246,7 @@ class _Exchange:
         self._profile = profile
         self._secret = secret
         self._decoder = codec.decoder(profile)
-        self._split = SseSplitter()
+        self._split: Splitter | None = None
         self._error: LLMError | None = None  # what the provider reported
         self._broken: LLMError | None = None  # what the network did
         self._status = 0
@@ -216,14 +267,22 @@ class _Exchange:
             data = self._lead + data
             first = data.lstrip()[:1]
             self._lead = None if first else data
-            # Some gateways answer a request for a stream with the whole reply as JSON, after some white space.
-            if first in (b"{", b"["):
-                self._whole = []
+            if first:
+                # Some gateways answer a request for a stream with the whole reply as JSON, after some white space.
+                self._split = splitter_of(self._headers.get("content-type", ""), first)
+                self._whole = [] if self._split is None else None
         if self._whole is not None:
             self._whole.append(data)
             self.is_over = self._status >= 300 and sum(map(len, self._whole)) > MAX_ERROR_BYTES
             return ()
-        return self._decode(self._split.feed(data)) if self._lead is None else ()
+        if self._split is None:
+            return ()
+        try:
+            events = self._split.feed(data)
+        except LLMError as error:
+            self._error, self.is_over = error, True
+            return ()
+        return self._decode(events)
 
     def _decode(self, events: Sequence[tuple[bytes, bytes]]) -> Sequence[StreamChunk]:
         chunks: list[StreamChunk] = []
@@ -258,6 +317,8 @@ class _Exchange:
 
     def _last_events(self) -> list[tuple[bytes, bytes]]:
         # An event without its blank line may be whole or cut off; a cut one is no reason to complain of JSON.
+        if self._split is None:
+            return []
         return [(n, d) for n, d in self._split.finish() if d.rstrip().endswith((b"}", b"]"))]
 
     def _reply(self) -> Reply:

@@ -24,8 +24,10 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: float | None = None
 
 
-def profile_of(provider: str, model: str, *, own_server: bool = False) -> ModelProfile:
+def profile_of(provider: str, model: str, *, own_server: bool = False, facts_of: str = "") -> ModelProfile:
     """Return what is known of a model.
+
+    facts_of: the provider whose models this one serves, where it has none of its own.
 
     own_server: it runs at an address that is not the provider's, so that of a model which the table does
     not name nothing is assumed that holds for the provider only.
@@ -33,11 +35,14 @@ def profile_of(provider: str, model: str, *, own_server: bool = False) -> ModelP
     >>> profile_of("openai", "gpt-4o-2024-11-20").max_tokens_field
     'max_completion_tokens'
     """
-    row = _row(provider, model)
+    row = _row(facts_of or provider, model)
     if own_server and not row["prefix"]:
         row = _row("", "")
     facts = {key: value for key, value in row.items() if key not in _NOT_FACTS}
-    return msgspec.convert({**facts, "type": "model_profile", "provider": provider, "model": model}, ModelProfile)
+    return msgspec.convert(
+        {**facts, "type": "model_profile", "provider": provider, "model": model, "known": bool(row["prefix"])},
+        ModelProfile,
+    )
 
 
 def price_of(provider: str, model: str) -> Price | None:

@@ -3,12 +3,13 @@
 Laws: nothing is imported before it is asked for; no key is read and nothing is opened here.
 """
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
 from sapwood.core.model import LLMProvider
-from sapwood.llm.transport import Transport
+from sapwood.llm.servers import Server, servers
 
 Factory: TypeAlias = Callable[..., LLMProvider]
 """Called with the model's name and the keyword arguments of `create_provider` that were given."""
@@ -16,37 +17,58 @@ Factory: TypeAlias = Callable[..., LLMProvider]
 DEFAULT_PROVIDER = "anthropic"
 
 
-def create_provider(
-    model: str,
-    *,
-    api_key: str | None = None,
-    base_url: str | None = None,
-    transport: Transport | None = None,
-    **options: Any,
-) -> LLMProvider:
+def create_provider(model: str, **options: Any) -> LLMProvider:
     """Return the provider of a model by `provider/model`; a name without a slash is Anthropic's.
 
-    api_key: None takes the provider's environment variable at the first call. base_url: another server
-    that speaks the provider's protocol. options: what the provider's class takes besides.
+    options: see `ProviderOptions`; among them api_key and base_url (None takes the environment's at the first
+    call); base_url may name another server that speaks the provider's protocol.
 
-    Raises ProviderNotInstalledError for a provider that is not known, ConfigError for an empty name.
+    Raises ProviderNotInstalledError for a provider that is not known, ConfigError for an empty name and for an
+    option that does not exist.
 
-    >>> create_provider("openai/gpt-4o").profile.origin
-    'openai/gpt-4o'
+    >>> create_provider("groq/openai/gpt-oss-120b").profile.origin
+    'groq/openai/gpt-oss-120b'
     """
     prefix, name = _parts(model)
     if not name.strip():
         raise ConfigError(f"the model's name is empty in {model!r}; give 'provider/model', as in 'openai/gpt-4o'")
+    given = {key: value for key, value in options.items() if value is not None}
     factory = _factories.get(prefix.lower())
-    if factory is None:
-        known = ", ".join(sorted(_factories))
+    if factory is not None:
+        return factory(name, **given)
+    return _served(prefix.lower(), name, given)
+
+
+def _served(prefix: str, model: str, options: dict[str, Any]) -> LLMProvider:
+    """Return the provider of a server in the packaged table, by its name and perhaps a protocol."""
+    word, dash, last = prefix.rpartition("-")
+    named = word if dash and last in ("chat", "responses") else prefix
+    server = servers().get(named)
+    if server is None:
+        known = ", ".join(sorted({*_factories, *(row.name for row in servers().values())}))
         raise ProviderNotInstalledError(
             f"no provider is called {prefix!r} (known: {known}); for a server that speaks OpenAI's protocol "
-            f"use create_provider('openai/{name}', base_url='http://host/v1'), "
+            f"use create_provider('openai/{model}', base_url='http://host/v1'), "
             "for others register_provider(...)"
         )
-    given = {"api_key": api_key, "base_url": base_url, "transport": transport}
-    return factory(name, **{key: value for key, value in given.items() if value is not None}, **options)
+    protocol = f"openai.{last}" if named != prefix else _protocol(server, model, options)
+    return _class_of(protocol)(model, **{"provider": server.name, **options})
+
+
+def _protocol(server: Server, model: str, options: Mapping[str, Any]) -> str:
+    if server.platform == "vertex" and model.startswith("claude"):
+        return "anthropic"
+    if server.name != "openai":
+        return server.protocol
+    base_url = options.get("base_url") or server.endpoint.address()
+    is_own = base_url.rstrip("/") == server.base_url and options.get("provider", "openai") == "openai"
+    return server.protocol if is_own else "openai.chat"  # what other servers speak
+
+
+def _class_of(protocol: str) -> Factory:
+    module, name = _CLASSES[protocol]
+    found: Factory = getattr(importlib.import_module(module), name)
+    return found
 
 
 def provider_of(model: str) -> str:
@@ -76,16 +98,8 @@ def register_provider(prefix: str, factory: Factory) -> None:
     _factories[prefix.strip().lower()] = factory
 
 
-def _anthropic(model: str, **options: Any) -> LLMProvider:
-    from sapwood.llm.anthropic import AnthropicProvider
-
-    return AnthropicProvider(model, **options)
-
-
-def _openai(model: str, **options: Any) -> LLMProvider:
-    from sapwood.llm.openai import OpenAIChatProvider
-
-    return OpenAIChatProvider(model, **options)
-
-
-_factories: dict[str, Factory] = {"anthropic": _anthropic, "openai": _openai}
+_factories: dict[str, Factory] = {}
+_CLASSES = {
+    "anthropic": ("sapwood.llm.anthropic", "AnthropicProvider"),
+    "openai.chat": ("sapwood.llm.openai", "OpenAIChatProvider"),
+}

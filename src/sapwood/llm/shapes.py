@@ -26,15 +26,19 @@ def encode_json(value: Any) -> bytes:
         return _encode(_with_whole_characters(value))
 
 
-def encode_extra(extra_body: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return a user's further fields of a body, each as JSON; raises ConfigError for `messages`.
+def with_extra(fields: Mapping[str, bytes], extra_body: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return encoded fields with a user's own, which replace ours; None takes one of ours away.
 
-    >>> encode_extra({"top_k": 5})
-    {'top_k': b'5'}
+    Raises ConfigError for the fields that hold the transcript.
+
+    >>> with_extra({"stream": b"true", "n": b"1"}, {"top_k": 5, "n": None})
+    {'stream': b'true', 'top_k': b'5'}
     """
-    if "messages" in extra_body:
-        raise ConfigError("extra_body cannot replace 'messages'; they come from the transcript")
-    return {name: encode_json(value) for name, value in extra_body.items()}
+    for name in ("messages", "input", "contents"):
+        if name in extra_body:
+            raise ConfigError(f"extra_body cannot replace {name!r}; it comes from the transcript")
+    merged = {**fields, **{name: encode_json(value) for name, value in extra_body.items()}}
+    return {name: value for name, value in merged.items() if extra_body.get(name, ...) is not None}
 
 
 def join_fields(fields: Mapping[str, bytes]) -> bytes:

@@ -97,11 +97,29 @@ class Transport(Protocol):
 class Httpx2Transport:
     """The default transport, on httpx2. One object serves all threads and event loops.
 
-    >>> transport = Httpx2Transport()
+    auth: an `httpx2.Auth` that signs each request. proxy: an address that all requests go through; None takes
+    the environment's (`HTTPS_PROXY`, `NO_PROXY`). verify: the file or folder of certificates to trust, an
+    `ssl.SSLContext`, or False for none at all; True takes those of the system, or of `SSL_CERT_FILE`.
+    transport, async_transport: httpx2's own transports, for the two ways of asking.
+
+    >>> transport = Httpx2Transport(proxy="http://proxy.example:3128")
     >>> transport.close()
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        auth: "httpx2.Auth | None" = None,
+        proxy: str | None = None,
+        verify: "bool | str | ssl.SSLContext" = True,
+        transport: "httpx2.BaseTransport | None" = None,
+        async_transport: "httpx2.AsyncBaseTransport | None" = None,
+    ) -> None:
+        self.signs = auth is not None or transport is not None or async_transport is not None
+        self._auth = auth
+        self._proxy = proxy
+        self._verify = verify
+        self._given = (transport, async_transport)
         self._clients: dict[tuple[int, bool], httpx2.Client] = {}
         self._loops: LoopClients[httpx2.AsyncClient] = LoopClients()
 
@@ -113,7 +131,7 @@ class Httpx2Transport:
         failure: Exception
         try:
             request = _request(call)
-            return _Httpx2Response(client.send(request, stream=True), call)
+            return _Httpx2Response(client.send(request, stream=True, auth=self._auth), call)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             failure = httpx2_failure(error, call)
         # Outside the handler, so that no httpx2 object (with headers in it) hangs on the error.
@@ -124,11 +142,11 @@ class Httpx2Transport:
         import httpx2
 
         secure = is_secure(call.url)
-        client = await self._loops.get(secure, lambda: _new_async_client(secure), _close_async_client)
+        client = await self._loops.get(secure, lambda: self._new_async_client(secure), _close_async_client)
         failure: Exception
         try:
             request = _request(call)
-            return _AsyncHttpx2Response(await client.send(request, stream=True), call)
+            return _AsyncHttpx2Response(await client.send(request, stream=True, auth=self._auth), call)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             failure = httpx2_failure(error, call)
         raise failure
@@ -151,13 +169,25 @@ class Httpx2Transport:
         key = (os.getpid(), secure)  # a forked process must not share sockets with its parent
         if (found := self._clients.get(key)) is not None:
             return found
-        made = httpx2.Client(verify=tls_context() if secure else False, limits=_limits())
+        made = httpx2.Client(
+            verify=self._trusted(secure), limits=_limits(), proxy=self._proxy, transport=self._given[0]
+        )
         kept = self._clients.setdefault(key, made)
         if kept is made:
             weakref.finalize(self, made.close)  # runs at exit too
         else:
             made.close()
         return kept
+
+    def _new_async_client(self, secure: bool) -> "httpx2.AsyncClient":
+        import httpx2
+
+        return httpx2.AsyncClient(
+            verify=self._trusted(secure), limits=_limits(), proxy=self._proxy, transport=self._given[1]
+        )
+
+    def _trusted(self, secure: bool) -> "bool | ssl.SSLContext":
+        return tls_context(self._verify) if secure else False
 
 
 class LoopClients(Generic[C]):
@@ -273,12 +303,6 @@ class _AsyncHttpx2Response:
         await self._response.aclose()
 
 
-def _new_async_client(secure: bool) -> "httpx2.AsyncClient":
-    import httpx2
-
-    return httpx2.AsyncClient(verify=tls_context() if secure else False, limits=_limits())
-
-
 async def _close_async_client(client: "httpx2.AsyncClient") -> None:
     await client.aclose()
 
@@ -354,12 +378,22 @@ def inflater(headers: Mapping[str, str]) -> Callable[[bytes], bytes] | None:
     return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
 
 
-@functools.cache
-def tls_context() -> "ssl.SSLContext":
-    """Return the TLS settings that all clients of this process share, made on first use."""
+@functools.lru_cache(maxsize=16)
+def tls_context(verify: "bool | str | ssl.SSLContext" = True) -> "ssl.SSLContext":
+    """Return the TLS settings that all clients of this process with this trust share, made on first use."""
+    import os
+    import ssl
+
     import httpx2
 
-    return httpx2.create_ssl_context()
+    if isinstance(verify, ssl.SSLContext):
+        return verify
+    if isinstance(verify, str):
+        if not os.path.exists(verify):
+            raise ConfigError(f"verify= names no file or folder of certificates: {verify!r}")
+        is_folder = os.path.isdir(verify)
+        return ssl.create_default_context(cafile=None if is_folder else verify, capath=verify if is_folder else None)
+    return httpx2.create_ssl_context(verify=verify)
 
 
 @functools.cache

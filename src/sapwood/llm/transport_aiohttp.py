@@ -22,22 +22,28 @@ from sapwood.llm.transport import (
 )
 
 if TYPE_CHECKING:
+    import ssl
+
     import aiohttp
 
 
 class AiohttpTransport:
     """A transport whose asynchronous side is aiohttp. One object serves all event loops.
 
+    proxy, verify: as for `Httpx2Transport`.
+
     >>> transport = AiohttpTransport()
     >>> transport.close()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, proxy: str | None = None, verify: "bool | str | ssl.SSLContext" = True) -> None:
         try:
             import aiohttp  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise ProviderNotInstalledError("AiohttpTransport needs aiohttp: pip install 'sapwood[aiohttp]'") from error
-        self._sync = Httpx2Transport()
+        self._sync = Httpx2Transport(proxy=proxy, verify=verify)
+        self._proxy = proxy
+        self._verify = verify
         self._loops: LoopClients[aiohttp.ClientSession] = LoopClients()
 
     def send(self, call: HttpCall) -> Response:
@@ -49,7 +55,7 @@ class AiohttpTransport:
         import aiohttp
 
         secure = is_secure(call.url)
-        session = await self._loops.get(secure, lambda: _new_session(secure), _close_session)
+        session = await self._loops.get(secure, lambda: _new_session(secure, self._verify), _close_session)
         waits = call.timeouts
         failure: Exception
         try:
@@ -60,6 +66,7 @@ class AiohttpTransport:
                 headers={"user-agent": "sapwood", "accept-encoding": ACCEPTED_ENCODINGS, **call.headers},
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=waits.connect, sock_read=waits.between_bytes),
                 allow_redirects=False,
+                proxy=self._proxy,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             failure = _failure(error, call)
@@ -115,11 +122,11 @@ class _AiohttpResponse:
             self._response.release()
 
 
-def _new_session(secure: bool) -> "aiohttp.ClientSession":
+def _new_session(secure: bool, verify: "bool | str | ssl.SSLContext") -> "aiohttp.ClientSession":
     import aiohttp
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=tls_context() if secure else False),
+        connector=aiohttp.TCPConnector(limit=0, ssl=tls_context(verify) if secure else False),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=True,

@@ -22,7 +22,8 @@ from sapwood.core.model import (
     ThinkingChunk,
 )
 from sapwood.llm.anthropic.decode import AnthropicDecoder
-from sapwood.llm.anthropic.encode import RequestOptions, encode_body
+from sapwood.llm.anthropic.encode import encode_body
+from sapwood.llm.options import ModelOptions
 from sapwood.llm.profiles import profile_of
 from sapwood.llm.shapes import decode_json, is_tuple, text_in
 
@@ -74,7 +75,7 @@ class AnthropicClientProvider:
     ) -> None:
         self.profile = profile or profile_of("anthropic", model)
         self._client = client
-        self._options = RequestOptions(max_tokens, extra_body=extra_body or {})
+        self._options = ModelOptions(max_tokens=max_tokens, extra_body=extra_body or {})
 
     def __repr__(self) -> str:
         return f"AnthropicClientProvider({self.profile.model!r})"

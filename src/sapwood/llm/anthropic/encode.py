@@ -6,11 +6,10 @@ Anthropic understands go back whole, to it alone; no blank text is sent; results
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
-
-import msgspec
+from urllib.parse import quote
 
 from sapwood.core.messages import (
     File,
@@ -32,83 +31,103 @@ from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
-from sapwood.llm.shapes import encode_extra, encode_json, join_fields, own_data
+from sapwood.llm.options import ModelOptions
+from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
-DEFAULT_BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 MARK = b'"cache_control":{"type":"ephemeral"}'
+LONG_MARK = b'"cache_control":{"type":"ephemeral","ttl":"1h"}'
 DEFAULT_MAX_TOKENS = 8_192
+DEFAULT_THINKING = 4_096
+_CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 
 
-class RequestOptions(msgspec.Struct, frozen=True):
-    """What a provider object adds to every request.
-
-    max_tokens: the reply's cap where the request names none. betas: names for `anthropic-beta`.
-    extra_body: further fields of the body; they replace ours. extra_headers: further headers.
-    """
-
-    max_tokens: int | None = None
-    betas: tuple[str, ...] = ()
-    extra_body: Mapping[str, Any] = {}
-    extra_headers: Mapping[str, str] = {}
-
-
 def encode_call(
     request: ModelRequest,
     profile: ModelProfile,
-    options: RequestOptions,
+    options: ModelOptions,
     *,
     base_url: str,
     api_key: str | None,
+    platform: str = "",
 ) -> HttpCall:
     """Return the HTTP request that asks for a streamed reply."""
+    root = base_url.rstrip("/")
+    model = quote(profile.model, safe="@:")
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "anthropic-version": VERSION,
         **({"x-api-key": api_key} if api_key else {}),
-        **({"anthropic-beta": ",".join(options.betas)} if options.betas else {}),
-        **options.extra_headers,
+        **({"anthropic-beta": ",".join(options.betas)} if options.betas and platform != "bedrock" else {}),
     }
-    root = base_url.rstrip("/").removesuffix("/v1")
-    return HttpCall(f"{root}/v1/messages", headers, encode_body(request, profile, options))
+    if platform:
+        headers = {name: value for name, value in headers.items() if name not in ("x-api-key", "anthropic-version")}
+        headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
+    match platform:
+        case "bedrock":
+            url = f"{root}/model/{quote(profile.model, safe='')}/invoke-with-response-stream"
+            headers["accept"] = "application/vnd.amazon.eventstream"
+        case "vertex":
+            url = f"{root}/publishers/anthropic/models/{model}:streamRawPredict"
+        case _:
+            url = f"{root.removesuffix('/v1')}/v1/messages"
+    body = encode_body(request, profile, options, platform=platform)
+    return HttpCall(url, {**headers, **options.extra_headers}, body)
 
 
-def encode_body(request: ModelRequest, profile: ModelProfile, options: RequestOptions, *, stream: bool = True) -> bytes:
+def encode_body(
+    request: ModelRequest, profile: ModelProfile, options: ModelOptions, *, stream: bool = True, platform: str = ""
+) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps."""
-    fields = _fields(request, profile, options)
-    if stream:
+    mark = _mark(request, profile)
+    fields = _fields(request, profile, options, mark)
+    if platform:  # the clouds have the model in the address
+        del fields["model"]
+        fields["anthropic_version"] = encode_json(_CLOUD_VERSIONS[platform])
+    if platform == "bedrock" and options.betas:
+        fields["anthropic_beta"] = encode_json(options.betas)
+    if stream and platform != "bedrock":
         fields["stream"] = b"true"
-    fields.update(encode_extra(options.extra_body))
-    head = join_fields(fields)
+    head = join_fields(with_extra(fields, options.extra_body))
     history = request.transcript.derived(("anthropic", profile), lambda: EncodedHistory(partial(_fragment, profile)))
-    mark = b"," + MARK if profile.cache_marks else b""
     notice = None
     if request.notice and request.notice.strip():
         notice = Fragment(_USER, encode_json({"type": "text", "text": request.notice}))
-    pieces = history.pieces(request.transcript, mark=mark, notice=notice)
+    end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
 
 
-def _fields(request: ModelRequest, profile: ModelProfile, options: RequestOptions) -> dict[str, bytes]:
+def _mark(request: ModelRequest, profile: ModelProfile) -> bytes:
+    if request.cache is None or not profile.cache_marks:
+        return b""
+    return LONG_MARK if request.cache.ttl == "1h" and "1h" in profile.cache_ttls else MARK
+
+
+def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions, mark: bytes) -> dict[str, bytes]:
     default = min(profile.max_output_tokens or DEFAULT_MAX_TOKENS, 4 * DEFAULT_MAX_TOKENS)
+    max_tokens = request.max_tokens or options.max_tokens or default
     fields = {
         "model": encode_json(profile.model),
-        "max_tokens": b"%d" % (request.max_tokens or options.max_tokens or default),
+        "max_tokens": b"%d" % min(max_tokens, profile.max_output_tokens or max_tokens),
     }
-    mark = MARK if profile.cache_marks else b""
+    fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
+    fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options).items())
+    prefix_mark = mark if request.cache is not None and request.cache.prefix else b""
     system = [encode_json({"type": "text", "text": text}) for text in request.system if text.strip()]
     tools = [encode_json(tool_block(tool, profile)) for tool in request.tools]
     # One mark ends the stable prefix: after the system text, or after the tools where there is none.
     if system:
-        fields["system"] = _marked_list(system, mark)
+        fields["system"] = _marked_list(system, prefix_mark)
     if tools:
-        fields["tools"] = _marked_list(tools, b"" if system else mark)
+        fields["tools"] = _marked_list(tools, b"" if system else prefix_mark)
         if request.tool_choice:
-            fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
+            fields["tool_choice"] = _tool_choice(request.tool_choice, profile, options)
     return fields
 
 
@@ -118,8 +137,27 @@ def _marked_list(items: list[bytes], mark: bytes) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
-def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
-    kind = "auto" if choice == "any" and not profile.forced_tool_choice else choice
+def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, Any]:
+    """Return the fields that ask for thinking and for an output of a given shape."""
+    fields: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    asked = options.thinking
+    if asked is False:
+        fields["thinking"] = {"type": "disabled"}
+    elif asked is not None and profile.thinking == "adaptive":
+        fields["thinking"] = {"type": "adaptive"}
+        config |= {"effort": asked} if isinstance(asked, str) else {}
+    elif asked is not None:
+        budget = DEFAULT_THINKING if isinstance(asked, bool | str) else asked
+        fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if request.output_schema is not None:
+        config["format"] = {"type": "json_schema", "schema": request.output_schema}
+    return {**fields, "output_config": config} if config else fields
+
+
+def _tool_choice(choice: ToolChoice, profile: ModelProfile, options: ModelOptions) -> bytes:
+    thinks = options.thinking not in (None, False) and profile.thinking != "adaptive"
+    kind = "auto" if choice == "any" and (thinks or not profile.forced_tool_choice) else choice
     return encode_json({"type": kind})
 
 
@@ -168,6 +206,8 @@ def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list
 
 def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) -> dict[str, Any] | None:
     match part:
+        case Text() if not part.text.strip():
+            return None  # what another provider hung on an empty text
         case Text():
             citations: Any = own_data(part.provider_data, profile.provider).get("citations")
             block: dict[str, Any] = {"type": "text", "text": part.text}
@@ -192,7 +232,9 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case Opaque(kind=kind):
             if kind == "redacted_thinking" and not _is_own(message, profile):
                 return None
-            return own_data(part.provider_data, profile.provider) or None
+            if own := own_data(part.provider_data, profile.provider):
+                return own
+            return {"type": "text", "text": part.text} if part.text.strip() else None
         case _:
             assert_never(part)
 

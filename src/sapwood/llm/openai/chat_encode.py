@@ -4,11 +4,9 @@ Laws: one system message; a `tool` message for each call, directly after the rep
 server gave to be returned goes back to the same model only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
-
-import msgspec
 
 from sapwood.core.messages import (
     File,
@@ -25,58 +23,49 @@ from sapwood.core.messages import (
 from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
-from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
-from sapwood.llm.shapes import encode_extra, encode_json, join_fields, own_data
+from sapwood.llm.options import ModelOptions, ThinkingOption
+from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_OUTPUT = "(no output)"
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "stop": "stop", "seed": "seed"}
 # Texts are joined inside one JSON string: a text-only message is what the simplest servers understand.
 _TEXT = Shape(b'{"role":"user","content":"', rb"\n\n", b'"}')
 _PARTS = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ALONE = Shape()
 
 
-class ChatOptions(msgspec.Struct, frozen=True):
-    """What a provider object adds to every request.
-
-    max_tokens: the reply's cap where the request names none. extra_body: further fields of the body; they
-    replace ours, and None takes one of ours away. extra_headers: further headers.
-    """
-
-    max_tokens: int | None = None
-    extra_body: Mapping[str, Any] = {}
-    extra_headers: Mapping[str, str] = {}
-
-
 def encode_call(
     request: ModelRequest,
     profile: ModelProfile,
-    options: ChatOptions,
+    options: ModelOptions,
     *,
     base_url: str,
     api_key: str | None,
+    key_header: str = "",
 ) -> HttpCall:
     """Return the HTTP request that asks for a streamed reply."""
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
-        **({"authorization": f"Bearer {api_key}"} if api_key else {}),
+        **key_headers(api_key, key_header),
         **options.extra_headers,
     }
     root = base_url.rstrip("/").removesuffix("/chat/completions")
     return HttpCall(f"{root}/chat/completions", headers, encode_body(request, profile, options))
 
 
-def encode_body(request: ModelRequest, profile: ModelProfile, options: ChatOptions) -> bytes:
+def key_headers(api_key: str | None, key_header: str) -> dict[str, str]:
+    """Return the header that carries the key: a bearer's, or the one that the server names."""
+    if not api_key:
+        return {}
+    return {key_header: api_key} if key_header else {"authorization": f"Bearer {api_key}"}
+
+
+def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps."""
-    fields = _fields(request, profile, options)
-    fields.update(encode_extra(options.extra_body))
-    for name, value in options.extra_body.items():
-        if value is None:
-            del fields[name]
-    head = join_fields(fields)
+    head = join_fields(with_extra(_fields(request, profile, options), options.extra_body))
     history = request.transcript.derived(("openai.chat", profile), lambda: EncodedHistory(partial(_fragment, profile)))
     notice = None
     if request.notice and request.notice.strip():
@@ -89,12 +78,21 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: ChatOptio
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
 
 
-def _fields(request: ModelRequest, profile: ModelProfile, options: ChatOptions) -> dict[str, bytes]:
+def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, bytes]:
     fields = {"model": encode_json(profile.model)}
     if max_tokens := request.max_tokens or options.max_tokens:
-        fields[profile.max_tokens_field] = b"%d" % max_tokens
+        fields[profile.max_tokens_field] = b"%d" % min(max_tokens, profile.max_output_tokens or max_tokens)
+    fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
+    if options.thinking is not None:
+        fields.update((name, encode_json(value)) for name, value in _thinking(options.thinking, profile).items())
     fields["stream"] = b"true"
-    fields["stream_options"] = b'{"include_usage":true}'
+    if profile.stream_usage:
+        fields["stream_options"] = b'{"include_usage":true}'
+    if request.output_schema is not None:
+        shape = {"name": "output", "schema": request.output_schema, "strict": True}
+        fields["response_format"] = encode_json({"type": "json_schema", "json_schema": shape})
+    if profile.cache_key and request.cache is not None and request.cache.key:
+        fields["prompt_cache_key"] = encode_json(request.cache.key)
     if request.tools:  # an empty list is refused
         fields["tools"] = encode_json([tool_block(tool) for tool in request.tools])
         if request.tool_choice:
@@ -102,9 +100,17 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ChatOptions) 
     return fields
 
 
+def _thinking(asked: ThinkingOption, profile: ModelProfile) -> dict[str, Any]:
+    if profile.thinking == "switch":
+        return {"thinking": {"type": "enabled" if asked else "disabled"}}
+    if asked is False:
+        return {"reasoning_effort": "none"}
+    return {"reasoning_effort": asked if isinstance(asked, str) else "medium"}
+
+
 def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
     if choice == "any":
-        return b'"required"' if profile.forced_tool_choice else b'"auto"'
+        return encode_json(profile.forced_word if profile.forced_tool_choice else "auto")
     return encode_json(choice)
 
 
@@ -135,8 +141,9 @@ def _fragment(profile: ModelProfile, message: Message, ids: Sequence[str], ends:
 
 
 def _user(profile: ModelProfile, message: Message) -> Fragment | None:
-    parts = [part for part in message.content if not is_blank(part)]
-    parts.sort(key=lambda part: not isinstance(part, Recalled))  # what was recalled stands before the prompt
+    parts = sorted(
+        message.content, key=lambda part: not isinstance(part, Recalled)
+    )  # what was recalled stands before the prompt
     blocks = [block for part in parts if (block := _input_block(profile, part)) is not None]
     if not blocks:
         return None
@@ -149,9 +156,9 @@ def _user(profile: ModelProfile, message: Message) -> Fragment | None:
 def _input_block(profile: ModelProfile, part: Any) -> dict[str, Any] | None:
     match part:
         case Text(text=text) | Recalled(text=text):
-            return {"type": "text", "text": text}
+            return {"type": "text", "text": text} if text.strip() else None
         case Summary(text=text):
-            return {"type": "text", "text": summary_text(text)}
+            return {"type": "text", "text": summary_text(text)} if text.strip() else None
         case Image():
             return _image(part, profile)
         case File():
@@ -176,9 +183,14 @@ def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
 
 
 def _assistant(profile: ModelProfile, message: Message, ids: Sequence[str], ends: bool) -> dict[str, Any] | None:
-    text = "".join(
-        part.text for part in message.content if isinstance(part, Text | Recalled | Summary) and not is_blank(part)
-    )
+    # What only another provider understands leaves its text here, such as a summary that it made.
+    shown = [
+        part.text
+        for part in message.content
+        if isinstance(part, Text | Recalled | Summary)
+        or (isinstance(part, Opaque) and not own_data(part.provider_data, profile.provider))
+    ]
+    text = "".join(text for text in shown if text.strip())
     calls = [_call(call, profile, id) for call, id in zip(message.tool_calls, ids, strict=True)]
     if not text and not calls:
         return None

@@ -1,0 +1,132 @@
+"""What a provider is told when it is made: where it is, how it is reached, and what each request adds.
+
+Laws: one set of options for every provider; one that a provider has no use for is refused by name, not
+dropped; a sampling parameter that the model does not take is left out with one warning.
+"""
+
+import difflib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+import msgspec
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.model import ModelProfile
+from sapwood.llm.shapes import is_tuple
+
+if TYPE_CHECKING:
+    from sapwood.llm.codec import Timeouts
+    from sapwood.llm.transport import Transport
+
+log = logging.getLogger("sapwood.llm")
+ThinkingOption: TypeAlias = bool | int | str
+"""On or off, a budget of tokens, or a level such as `low`, `medium` and `high`."""
+SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed")
+_WORDS = {"budget": "a number of tokens", "effort": "a level", "level": "a level", "adaptive": "a level or True"}
+
+
+class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider object adds to every request.
+
+    max_tokens: the reply's cap where the request names none. temperature, top_p, top_k, stop, seed: sampling;
+    stop is a text or several. thinking: True or False, tokens, or a level; None leaves it to the provider.
+    betas: names of beta features. extra_body: further fields of the body; they replace ours, and None takes
+    one of ours away. extra_headers: further headers.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    thinking: ThinkingOption | None = None
+    betas: tuple[str, ...] = ()
+    extra_body: Mapping[str, Any] = {}
+    extra_headers: Mapping[str, str] = {}
+
+    def sampling(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return the sampling parameters that were given, under the provider's names for them.
+
+        names: our name -> the provider's; one that is missing here is not known to the provider.
+        """
+        given = {name: getattr(self, name) for name in SAMPLING}
+        return {
+            names[name]: _plain(value) for name, value in given.items() if name in names and value not in (None, ())
+        }
+
+
+class ProviderOptions(TypedDict, total=False):
+    """The keyword arguments of every provider's class and of `create_provider`.
+
+    base_url, api_key: None reads the environment at the first call. provider: who answers, for keys, facts and
+    for what goes back to whom. transport: moves the bytes. auth: an `httpx2.Auth` that signs each request.
+    timeouts: seconds for a connection and between two pieces. profile: replaces what is known of the model.
+    The others are those of `ModelOptions`.
+    """
+
+    base_url: str | None
+    api_key: str | None
+    provider: str
+    transport: "Transport | None"
+    auth: Any
+    timeouts: "Timeouts"
+    profile: ModelProfile | None
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    stop: str | Iterable[str]
+    seed: int | None
+    thinking: ThinkingOption | None
+    betas: Iterable[str]
+    extra_body: Mapping[str, Any] | None
+    extra_headers: Mapping[str, str] | None
+
+
+_CONNECTION = ("base_url", "api_key", "provider", "transport", "auth", "timeouts", "profile")
+
+
+def model_options(given: Mapping[str, Any], profile: ModelProfile) -> ModelOptions:
+    """Return what each request of this model adds, checked against what the model takes.
+
+    Raises ConfigError for an option that does not exist or that cannot work with the model.
+
+    >>> model_options({"temperature": 0.2, "stop": "END"}, ModelProfile()).stop
+    ('END',)
+    """
+    known = (*_CONNECTION, *ModelOptions.__struct_fields__)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f" (there are: {', '.join(known)})"
+            raise ConfigError(f"a provider has no option {name!r}{hint}")
+    fields = {name: value for name, value in given.items() if name not in _CONNECTION and value is not None}
+    stop = fields.get("stop")
+    if stop is not None:
+        fields["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    betas = fields.get("betas", ())
+    if isinstance(betas, str):
+        raise ConfigError(f"betas must be a list of names, such as [{betas!r}]")
+    fields["betas"] = tuple(betas)
+    for name in profile.refused_parameters:
+        if fields.pop(name, None) is not None:
+            log.warning("%s does not take %s; it is left out", profile.origin, name)
+    _check_thinking(fields.get("thinking"), profile)
+    return ModelOptions(**fields)
+
+
+def _check_thinking(thinking: ThinkingOption | None, profile: ModelProfile) -> None:
+    mode = profile.thinking
+    if thinking in (None, False):
+        return
+    if mode == "none" and profile.known:
+        raise ConfigError(f"{profile.origin} does not think on demand; leave thinking= out")
+    is_number = isinstance(thinking, int) and not isinstance(thinking, bool)
+    if (is_number and mode in ("effort", "level", "adaptive")) or (isinstance(thinking, str) and mode == "budget"):
+        raise ConfigError(f"{profile.origin} takes {_WORDS[mode]} as thinking=, not {thinking!r}")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if is_tuple(value) else value
