@@ -60,9 +60,12 @@ if TYPE_CHECKING:
     from sapwood.core.events import ContextUpdated as ContextUpdated
     from sapwood.core.events import MessageAdded as MessageAdded
     from sapwood.core.events import MessageInterrupted as MessageInterrupted
+    from sapwood.core.events import ProviderWaiting as ProviderWaiting
     from sapwood.core.events import RoundFinished as RoundFinished
     from sapwood.core.events import RoundRestarted as RoundRestarted
     from sapwood.core.events import RoundStarted as RoundStarted
+    from sapwood.core.events import ServerToolFinished as ServerToolFinished
+    from sapwood.core.events import ServerToolStarted as ServerToolStarted
     from sapwood.core.events import TextDelta as TextDelta
     from sapwood.core.events import ThinkingDelta as ThinkingDelta
     from sapwood.core.events import ToolFinished as ToolFinished
@@ -145,6 +148,9 @@ _NAMES = {
     "ContextPrepared": "sapwood.core.events",
     "CompactionStarted": "sapwood.core.events",
     "CompactionFinished": "sapwood.core.events",
+    "ProviderWaiting": "sapwood.core.events",
+    "ServerToolStarted": "sapwood.core.events",
+    "ServerToolFinished": "sapwood.core.events",
     "RoundRestarted": "sapwood.core.events",
     "RoundFinished": "sapwood.core.events",
     "TurnFinished": "sapwood.core.events",
@@ -301,6 +307,7 @@ __all__ = [
     "OutputMissingError",
     "PreparedContext",
     "ProviderNotInstalledError",
+    "ProviderWaiting",
     "RateLimitError",
     "RecallOptions",
     "Reply",
@@ -317,6 +324,8 @@ __all__ = [
     "Saved",
     "Selection",
     "ServerError",
+    "ServerToolFinished",
+    "ServerToolStarted",
     "StoreError",
     "Summary",
     "Text",

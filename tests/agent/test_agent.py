@@ -359,14 +359,16 @@ def test_fallbacks_answer_where_the_model_does_not() -> None:
     from sapwood.llm.fallback import FallbackProvider
 
     chain = FallbackProvider([scripted(fails(ServerError("down"))), scripted(says("up"))])
-    assert list(Agent(llm=chain).chat("hi")) == ["up"]
+    assert list(Agent(llm=chain, max_retries=0).chat("hi")) == ["up"]
 
     async def main() -> list[str]:
         other = FallbackProvider([scripted(fails(ServerError("down"))), scripted(says("up"))])
-        return [text async for text in Agent(llm=other).achat("hi")]
+        return [text async for text in Agent(llm=other, max_retries=0).achat("hi")]
 
     assert asyncio.run(main()) == ["up"]
-    refused = FallbackProvider([scripted(fails(AuthenticationError("no key"))), scripted(says("up"))])
+    refused = FallbackProvider(
+        [scripted(fails(AuthenticationError("no key"))), scripted(says("up"))], on_authentication=False
+    )
     with pytest.raises(AuthenticationError):
         list(Agent(llm=refused).chat("hi"))
     with pytest.raises(ConfigError):
@@ -547,7 +549,7 @@ def test_a_tool_that_needs_approval_is_refused_while_nobody_can_be_asked(runtime
 
 def test_a_key_goes_to_its_own_provider_and_to_no_other_fallback() -> None:
     agent = Agent("anthropic/a", api_key="ANTHROPIC", fallbacks=["openai/gpt-4o", "anthropic/b"])
-    keys = [provider._secret() for provider in agent._llm()._providers]  # type: ignore[attr-defined]
+    keys = [provider._secret() for provider in agent._llm().providers]  # type: ignore[attr-defined]
     assert keys == ["ANTHROPIC", "", "ANTHROPIC"]
 
 
@@ -571,7 +573,7 @@ def test_a_reply_of_a_fallback_carries_the_name_of_the_model_that_gave_it() -> N
     from sapwood.llm.fallback import FallbackProvider
 
     second = scripted(says("up"), profile=ModelProfile(provider="second", model="m"))
-    agent = Agent(llm=FallbackProvider([scripted(fails(ServerError("down"))), second]))
+    agent = Agent(llm=FallbackProvider([scripted(fails(ServerError("down"))), second]), max_retries=0)
     list(agent.chat("hi"))
     assert agent.last_messages[-1].origin == "second/m"
 
@@ -648,9 +650,9 @@ def test_request_and_reply_always_fit_the_window_together(options: Any, budget: 
     assert model.requests[0].max_tokens == reply
 
 
-def test_fallbacks_that_would_be_ignored_or_misread_are_refused() -> None:
-    with pytest.raises(ConfigError, match="beside llm="):
-        Agent(llm=scripted(), fallbacks=["openai/gpt-4o"])
+def test_fallbacks_that_would_be_misread_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a fallback is a model's name or a provider"):
+        Agent(llm=scripted(), fallbacks=[5])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="list of models"):
         Agent("anthropic/a", fallbacks="openai/gpt-4o")  # type: ignore[arg-type]
 

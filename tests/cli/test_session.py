@@ -12,7 +12,16 @@ from sapwood.cli.main import main
 from sapwood.cli.view import TurnView, ledger_table
 from sapwood.core.diagnostics import TurnDiagnostics
 from sapwood.core.errors import ServerError
-from sapwood.core.events import CompactionFinished, ContextUpdated, MessageInterrupted, TextDelta, TurnFinished
+from sapwood.core.events import (
+    CompactionFinished,
+    ContextUpdated,
+    MessageInterrupted,
+    ProviderWaiting,
+    RoundRestarted,
+    ServerToolStarted,
+    TextDelta,
+    TurnFinished,
+)
 from sapwood.core.messages import Message
 from sapwood.testing import call, calls, fails, says, scripted
 
@@ -75,6 +84,9 @@ def test_the_view_shows_what_happens_beside_the_text() -> None:
         view.show(ContextUpdated(source="memory", op="failed", error="OSError"))
         view.show(CompactionFinished(tokens_before=10, tokens_after=5))
         view.show(MessageInterrupted(message=Message.assistant("x")))
+        view.show(ProviderWaiting(round=0, seconds=2.0, reason="overloaded"))
+        view.show(RoundRestarted(round=0, model="b/m"))
+        view.show(ServerToolStarted(tool_call_id="s", name="web_search"))
         view.show(TurnFinished(text="", diagnostics=TurnDiagnostics(stopped_by="max_rounds")))
     shown = out.getvalue()
     for text in (
@@ -83,6 +95,9 @@ def test_the_view_shows_what_happens_beside_the_text() -> None:
         "memory: failed OSError",
         "from 10 to 5",
         "interrupted",
+        "waiting 2.0 s: overloaded",
+        "starts again with b/m",
+        "the provider runs web_search",
         "ended: max_rounds",
     ):
         assert text in shown

@@ -21,7 +21,7 @@ from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
-from sapwood.core.model import LLMProvider
+from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.names import name_map
 from sapwood.core.ports import Runtime
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
@@ -46,7 +46,9 @@ class Agent:
 
     model: `provider/model`; without a provider it is Anthropic's. api_key, base_url: None reads the provider's
     usual environment variables at the first call. llm: a provider to use in place of all these.
-    fallbacks: models to try, in order, where this one fails before it showed anything.
+    fallbacks: models to try, in order, where this one does not answer: names, or providers with keys and options
+    of their own. cache: how long the provider keeps the prompt's stable beginning, "5m" or "1h"; True is "5m",
+    False says nothing of caching.
     max_tokens: the window to plan for; the model's own where that is smaller. max_response_tokens: kept free
     in it for the reply, and the cap on the reply. max_rounds: model calls in a turn.
     tool_timeout: seconds for a tool that says none itself, None for no limit.
@@ -69,7 +71,7 @@ class Agent:
         *,
         api_key: str | None = None,
         llm: LLMProvider | None = None,
-        fallbacks: list[str] | None = None,
+        fallbacks: Sequence[str | LLMProvider] | None = None,
         max_tokens: int = 16_384,
         max_response_tokens: int = 1_024,
         max_rounds: int = 10,
@@ -80,13 +82,14 @@ class Agent:
         base_url: str | None = None,
         expose_errors: bool = True,
         max_retries: int = 2,
+        cache: bool | CacheTtl = True,
     ) -> None:
         self._config = AgentConfig(
             model=model,
             api_key=api_key,
             base_url=base_url,
             llm=llm,
-            fallbacks=_names(fallbacks),
+            fallbacks=_models(fallbacks),
             max_tokens=max_tokens,
             max_response_tokens=max_response_tokens,
             max_rounds=max_rounds,
@@ -96,8 +99,9 @@ class Agent:
             tokenizer=tokenizer,
             expose_errors=expose_errors,
             max_retries=max_retries,
+            cache=_ttl(cache),
         )
-        self._provider = llm
+        self._provider: LLMProvider | None = None
         self._calibration = Calibration()
         self._loops: PrivateLoops | None = None
         self._last: _Last | None = None
@@ -213,14 +217,15 @@ class Agent:
 
     def _llm(self) -> LLMProvider:
         if self._provider is None:
-            from sapwood.llm.registry import create_provider
-
             config = self._config
-            self._provider = create_provider(config.model, api_key=config.api_key, base_url=config.base_url)
+            self._provider = config.llm or _create(config.model, config.api_key, config.base_url)
             if config.fallbacks:
                 from sapwood.llm.fallback import FallbackProvider
 
-                others = [create_provider(name, api_key=self._key_for(name)) for name in config.fallbacks]
+                others = [
+                    _create(item, self._key_for(item), None) if isinstance(item, str) else item
+                    for item in config.fallbacks
+                ]
                 self._provider = FallbackProvider([self._provider, *others])
         return self._provider
 
@@ -247,10 +252,31 @@ class Agent:
         self._last = _Last(run.diagnostics(cause, error), result, live)
 
 
-def _names(fallbacks: Sequence[str] | None) -> tuple[str, ...]:
+def _create(model: str, api_key: str | None, base_url: str | None) -> LLMProvider:
+    from sapwood.llm.registry import create_provider
+
+    return create_provider(model, api_key=api_key, base_url=base_url)
+
+
+def _models(fallbacks: Sequence[str | LLMProvider] | None) -> tuple[str | LLMProvider, ...]:
     if isinstance(fallbacks, str):
         raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
+    for item in fallbacks or ():
+        if not isinstance(item, str) and not hasattr(item, "stream"):
+            raise ConfigError(
+                f"a fallback is a model's name or a provider (create_provider(...)), not {type(item).__name__}"
+            )
     return tuple(fallbacks or ())
+
+
+def _ttl(cache: bool | CacheTtl) -> CacheTtl | None:
+    if cache is False:
+        return None
+    if cache is True:
+        return "5m"
+    if cache not in ("5m", "1h"):
+        raise ConfigError(f'cache must be True, False, "5m" or "1h", not {cache!r}')
+    return cache
 
 
 def _cause(error: BaseException | None) -> Cause:

@@ -45,6 +45,7 @@ def assemble(
         tool_result_max_tokens=config.tool_result_max_tokens,
         retry=RetryPolicy(max_retries=config.max_retries),
         cancel=cancel,
+        cache=config.cache,
     )
 
 

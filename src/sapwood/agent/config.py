@@ -9,7 +9,7 @@ import msgspec
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
-from sapwood.core.model import LLMProvider
+from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.tools import BoundTool, ToolSchema
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
@@ -34,7 +34,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     base_url: str | None = None
     llm: LLMProvider | None = None
-    fallbacks: tuple[str, ...] = ()
+    fallbacks: tuple[str | LLMProvider, ...] = ()
     max_tokens: int = 16_384
     max_response_tokens: int = 1_024
     max_rounds: int = 10
@@ -48,13 +48,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSchema | BoundTool, ...] = ()
     sources: tuple[ContextSource | SourceLike, ...] = ()
     budget: TokenBudget | None = None
+    cache: CacheTtl | None = "5m"
 
     def __post_init__(self) -> None:
-        if self.llm is not None and self.fallbacks:
-            raise ConfigError(
-                "fallbacks cannot stand beside llm=; make the chain yourself: "
-                "llm=FallbackProvider([first, create_provider('openai/...')])"
-            )
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
             _require(name, getattr(self, name), int, "must be a whole number above 0")
         for name, kind in (("tool_timeout", int | float), ("tool_result_max_tokens", int)):

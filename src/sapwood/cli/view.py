@@ -16,6 +16,9 @@ from sapwood.core.events import (
     CompactionFinished,
     ContextUpdated,
     MessageInterrupted,
+    ProviderWaiting,
+    RoundRestarted,
+    ServerToolStarted,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -62,6 +65,15 @@ class TurnView:
                 self._console.print(Text(f"  · {source}: {op} {_what(event)}", style="dim"))
             case CompactionFinished(tokens_before=before, tokens_after=after) if before != after:
                 self._console.print(Text(f"  · history shortened from {before} to {after} tokens", style="dim"))
+            case ProviderWaiting(seconds=seconds, reason=reason):
+                self._flush()
+                self._console.print(Text(f"  · waiting {seconds:.1f} s: {reason}", style="yellow"))
+            case RoundRestarted(model=model):
+                self._flush()
+                self._console.print(Text(f"  · starts again {'with ' + model if model else 'shorter'}", style="yellow"))
+            case ServerToolStarted(name=name):
+                self._flush()
+                self._console.print(Text(f"  · the provider runs {name}", style="dim"))
             case MessageInterrupted():
                 self._flush()
                 self._console.print(Text("  · interrupted", style="yellow"))

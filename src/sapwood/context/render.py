@@ -4,14 +4,17 @@ Law: stable bytes first. Tools in a fixed order (loaded ones appended), then sys
 change, then what was recalled for this turn, then the transcript, which only grows.
 """
 
+import hashlib
 from collections.abc import Mapping
+
+import msgspec
 
 from sapwood.context.meter import Meter, Totals
 from sapwood.context.offered import Offered
 from sapwood.core.decide import CallModel
 from sapwood.core.ledger import ContextLedger, LedgerLine, Section
 from sapwood.core.messages import Recalled
-from sapwood.core.model import ModelRequest
+from sapwood.core.model import CachePlan, CacheTtl, ModelProfile, ModelRequest
 from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
@@ -25,13 +28,14 @@ FINAL_NOTICE = (
 class Fixed:
     """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled."""
 
-    __slots__ = ("_meter", "_recalled", "_tools", "offered", "overhead", "system_tokens")
+    __slots__ = ("_meter", "_recalled", "_tools", "cache_key", "offered", "overhead", "system_tokens")
 
     def __init__(self, offered: Offered, meter: Meter, *, overhead: int = 0, count_tools: bool = True) -> None:
         self.offered = offered
         self.overhead = overhead
         self._meter = meter
         self.system_tokens = sum(meter.scaled(meter.raw_text(text)) for text in offered.system_texts)
+        self.cache_key = _cache_key(offered)
         self._tools: dict[str, int] | None = {} if count_tools else None
         self._recalled: dict[str, int] = {}
 
@@ -63,6 +67,14 @@ class Fixed:
         return size
 
 
+def _cache_key(offered: Offered) -> str:
+    """Return a name for the cache of all requests that begin with these tools and system texts."""
+    stable = hashlib.sha256()
+    for text in (*(schema.name for schema in offered.with_loaded(())), "", *offered.system_texts):
+        stable.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return f"sapwood-{stable.hexdigest()[:24]}"
+
+
 def render(
     action: CallModel,
     run: Run,
@@ -85,6 +97,26 @@ def render(
         action.tool_choice,
         max_tokens,
         FINAL_NOTICE if action.final else None,
+    )
+
+
+def place_marks(
+    request: ModelRequest, sections: Mapping[Section, int], profile: ModelProfile, ttl: CacheTtl | None, *, key: str
+) -> ModelRequest:
+    """Return the request with what it says of the prompt cache.
+
+    A mark goes to each of the two seams whose prefix is long enough to be cached: after tools and system text,
+    which no turn changes, and at the end of the messages. The codec adds those that long rounds need in between.
+
+    sections: the request's tokens. ttl: how long the prefix is kept; None says nothing of caching.
+    """
+    if ttl is None:
+        return msgspec.structs.replace(request, cache=None)
+    prefix = sections.get("system", 0) + sections.get("tools", 0)
+    least = profile.cache_minimum_tokens
+    total = sum(sections.values())
+    return msgspec.structs.replace(
+        request, cache=CachePlan(ttl, prefix=prefix >= least, messages=total >= least, key=key)
     )
 
 

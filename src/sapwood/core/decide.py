@@ -133,8 +133,9 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     # no round is left | Finish(max_rounds)
     if run.round >= policy.max_rounds:
         return Finish("max_rounds")
-    # between rounds, and the context must be compacted first or is over its window | Compact
-    over = policy.window > 0 and spent.next_call_estimate > policy.window
+    # between rounds, and the context must be compacted first, is over its window, or was too long once | Compact
+    window = min(policy.window or run.room, run.room or policy.window)
+    over = window > 0 and spent.next_call_estimate > window
     if run.compacted < run.round and (over or (policy.compact_first and run.compacted < 0 and not run.prepared)):
         return Compact()
     # this turn's content is not selected yet | Prepare

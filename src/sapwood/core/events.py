@@ -113,20 +113,64 @@ class ThinkingDelta(Event, frozen=True, kw_only=True, tag="thinking_delta", gc=F
 
 
 class RoundRestarted(Event, frozen=True, kw_only=True, tag="round_restarted"):
-    """What was streamed of this round is void; another model starts it again."""
+    """What was streamed of this round is void; it starts again.
+
+    reason: the error's class. model: `provider/model` that takes over, empty where it is the same.
+    usage: what the void attempt had used, where it is known. room: where the provider said that the request is
+    too long, the tokens to which the history is shortened before the round starts again; else 0.
+    """
 
     type: ClassVar[Literal["round_restarted"]] = "round_restarted"
     round: int
     reason: str = ""
     model: str = ""
+    usage: Usage | None = None
+    room: int = 0
+
+
+class ProviderWaiting(Event, frozen=True, kw_only=True, tag="provider_waiting"):
+    """The model did not answer; it is asked again after these seconds.
+
+    reason: what it said. model: `provider/model` that is asked. attempt: which try failed, from 1.
+    """
+
+    type: ClassVar[Literal["provider_waiting"]] = "provider_waiting"
+    round: int
+    seconds: float
+    reason: str
+    model: str = ""
+    attempt: int = 1
+
+
+class ServerToolStarted(Event, frozen=True, kw_only=True, tag="server_tool_started"):
+    """The provider runs a tool of its own, such as a web search. tool_call_id: the provider's id of the call."""
+
+    type: ClassVar[Literal["server_tool_started"]] = "server_tool_started"
+    tool_call_id: str
+    name: str
+    tool_input: dict[str, Any] = {}
+
+
+class ServerToolFinished(Event, frozen=True, kw_only=True, tag="server_tool_finished"):
+    """A tool of the provider's own has ended. value: what it returned, as JSON; absent above 64 kB."""
+
+    type: ClassVar[Literal["server_tool_finished"]] = "server_tool_finished"
+    tool_call_id: str
+    name: str
+    value: Any = None
+    is_error: bool = False
 
 
 class MessageInterrupted(Event, frozen=True, kw_only=True, tag="message_interrupted"):
-    """A reply was cut short: its text, without calls and thinking, marked partial."""
+    """A reply was cut short: its text, without calls and thinking, marked partial.
+
+    usage: what it had used, where the provider had told that.
+    """
 
     type: ClassVar[Literal["message_interrupted"]] = "message_interrupted"
     message: Message
     reason: str = ""
+    usage: Usage | None = None
 
 
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
@@ -226,6 +270,9 @@ AgentEvent: TypeAlias = (
     | TextDelta
     | ThinkingDelta
     | RoundRestarted
+    | ProviderWaiting
+    | ServerToolStarted
+    | ServerToolFinished
     | MessageInterrupted
     | MessageAdded
     | ToolStarted

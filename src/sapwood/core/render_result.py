@@ -109,6 +109,15 @@ def _of_content(renderer: "_Renderer", values: list[Json]) -> RenderedResult:
     return RenderedResult(_never_blank("\n".join(lines)), tuple(renderer.parts), value if fits else None)
 
 
+def small_value(value: Json) -> Json:
+    """Return a JSON value, None where it is too large for an event (64 kB).
+
+    >>> small_value({"a": 1})
+    {'a': 1}
+    """
+    return value if len(_ENCODE(value)) <= MAX_VALUE_BYTES else None
+
+
 def _never_blank(text: str) -> str:
     return text if text and not text.isspace() else EMPTY_TEXT
 

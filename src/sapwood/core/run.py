@@ -16,9 +16,12 @@ from sapwood.core.events import (
     ContextUpdated,
     MessageAdded,
     MessageInterrupted,
+    ProviderWaiting,
     RoundFinished,
     RoundRestarted,
     RoundStarted,
+    ServerToolFinished,
+    ServerToolStarted,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -62,6 +65,8 @@ class Run(Data, frozen=True, tag="run"):
     calls: the calls of the last reply, until all are answered.
     recalled: text for the system prompt of this turn. dropped: past messages, from the first, left out.
     past: past messages that replace the ones of the conversation, None where they stand.
+    room: tokens that a request may take since the provider found one too long; 0 before that.
+    origin: `provider/model` that answered last.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -89,6 +94,8 @@ class Run(Data, frozen=True, tag="run"):
     texts: tuple[str, ...] = ()
     stopped_by: Cause | None = None
     output: str | None = None
+    room: int = 0
+    origin: str = ""
 
     @property
     def prompt(self) -> Message | None:
@@ -121,8 +128,8 @@ def evolve(run: Run, event: AgentEvent) -> Run:
             return run.replace(compacted=run.round, dropped=upto, past=run.past if past is None else past)
         case RoundStarted(ledger=ledger):
             return run.replace(phase="calling", ledger=ledger)
-        case MessageInterrupted(message=message):
-            return _interrupted(run, message)
+        case MessageInterrupted():
+            return _interrupted(run, event)
         case MessageAdded():
             return _message_added(run, event)
         case ToolStarted(key=key):
@@ -137,7 +144,16 @@ def evolve(run: Run, event: AgentEvent) -> Run:
             cause = diagnostics.stopped_by
             phase: Phase = "paused" if cause in ("approval", "limit_ask") else "ended"
             return run.replace(phase=phase, stopped_by=cause, output=output)
-        case TextDelta() | ThinkingDelta() | CompactionStarted() | RoundRestarted():
+        case RoundRestarted():
+            return _restarted(run, event)
+        case (
+            TextDelta()
+            | ThinkingDelta()
+            | CompactionStarted()
+            | ProviderWaiting()
+            | ServerToolStarted()
+            | ServerToolFinished()
+        ):
             return run
         case _:
             assert_never(event)
@@ -157,12 +173,21 @@ def _context_updated(run: Run, event: ContextUpdated) -> Run:
     return run.replace(messages=(run.prompt.replace(content=content), *run.messages[1:]))
 
 
-def _interrupted(run: Run, message: Message) -> Run:
-    text = message.text
+def _interrupted(run: Run, event: MessageInterrupted) -> Run:
+    text = event.message.text
+    run = run.replace(phase="idle", usage=run.usage + (event.usage or Usage()))
     if not text.strip():
-        return run.replace(phase="idle")
-    kept = message.replace(content=(Text(text),), partial=True)
-    return run.replace(phase="idle", messages=(*run.messages, kept), texts=(*run.texts, text))
+        return run
+    kept = event.message.replace(content=(Text(text),), partial=True)
+    return run.replace(messages=(*run.messages, kept), texts=(*run.texts, text))
+
+
+def _restarted(run: Run, event: RoundRestarted) -> Run:
+    run = run.replace(usage=run.usage + event.usage) if event.usage is not None else run
+    if not event.room:
+        return run
+    # The round has not begun; the history is shortened first, whatever was done for it before.
+    return run.replace(phase="idle", room=event.room, compacted=run.round - 1)
 
 
 def _message_added(run: Run, event: MessageAdded) -> Run:
@@ -187,6 +212,7 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
         stop_reason=event.stop_reason,
         usage=run.usage + usage,
         last_usage=usage,
+        origin=message.origin or "",
         texts=(*run.texts, message.text),
     )
 

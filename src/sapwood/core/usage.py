@@ -49,16 +49,18 @@ class Usage(Data, frozen=True, tag="usage"):
             self.cache_creation_tokens + other.cache_creation_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.thinking_tokens + other.thinking_tokens,
-            _sum(self.cost_usd, other.cost_usd),
+            _cost(self, other),
             self.estimated or other.estimated,
             self.long_cache_tokens + other.long_cache_tokens,
         )
 
 
-def _sum(first: float | None, second: float | None) -> float | None:
-    if first is None:
-        return second
-    return first if second is None else first + second
+def _cost(first: Usage, second: Usage) -> float | None:
+    """Return what both cost: nothing is known of the sum where one of them used tokens at an unknown price."""
+    if first.cost_usd is None or second.cost_usd is None:
+        known, other = (first, second) if second.cost_usd is None else (second, first)
+        return None if other.total_tokens else known.cost_usd
+    return first.cost_usd + second.cost_usd
 
 
 class RoundUsage(Data, frozen=True, tag="round_usage"):
@@ -66,7 +68,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
 
     tool_schema_tokens, tool_result_tokens: estimates; the provider reports neither apart.
     cost_usd: 0.0 where nothing is known of the price.
-    ledger: what the request of the round held.
+    ledger: what the request of the round held. model: `provider/model` that answered.
     """
 
     type: ClassVar[Literal["round_usage"]] = "round_usage"
@@ -81,6 +83,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     cost_usd: float = 0.0
     estimated: bool = False
     ledger: ContextLedger | None = None
+    model: str = ""
 
     @property
     def total_tokens(self) -> int:

@@ -1,19 +1,33 @@
-"""FallbackProvider: a provider made of providers; the next answers where one fails before it showed anything.
+"""FallbackProvider: a provider made of providers; the next answers where one does not.
 
-Laws: a wrong key or a request that is wrong is never hidden by another model; once a chunk was shown, the
-error belongs to the caller.
+Laws: a request that is wrong is never hidden by another model; each entry is asked with its own key, options
+and facts; another model after a wrong key, or after text was shown, is told, never silent.
 """
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import cast
 
-from sapwood.core.errors import ConfigError, ContextOverflowError, LLMError, ModelNotFoundError
-from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, StreamChunk
+from sapwood.core.errors import (
+    AuthenticationError,
+    ConfigError,
+    ContextOverflowError,
+    LLMError,
+    ModelNotFoundError,
+)
+from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, RestartChunk, StreamChunk
+from sapwood.llm.retry import is_network_error
+
+log = logging.getLogger("sapwood.llm")
 
 
 class FallbackProvider:
     """Asks the first provider, and the next where it does not answer.
+
+    The next one is asked after a failure that may pass (a loop first tries the same one again), an unknown
+    model, a wrong key (on_authentication=False raises it instead), and a request that is too long, where its
+    window is larger. Where text was already shown, the reply starts again and says so.
 
     Raises ConfigError without any provider.
 
@@ -25,29 +39,50 @@ class FallbackProvider:
     ['text_chunk', 'reply']
     """
 
-    def __init__(self, providers: Sequence[LLMProvider]) -> None:
+    def __init__(self, providers: Sequence[LLMProvider], *, on_authentication: bool = True) -> None:
         if not providers:
             raise ConfigError("a fallback chain needs at least one provider")
-        self._providers = tuple(providers)
+        self.providers: tuple[LLMProvider, ...] = _flat(providers)
+        self.on_authentication = on_authentication
 
     @property
     def profile(self) -> ModelProfile:
         """The first provider's."""
-        return self._providers[0].profile
+        return self.providers[0].profile
+
+    def next_place(self, place: int, error: BaseException) -> int | None:
+        """Return which provider takes over from the one at this place, None where none may."""
+        if not _hands_over(error, on_authentication=self.on_authentication):
+            return None
+        for other in range(place + 1, len(self.providers)):
+            if not isinstance(error, ContextOverflowError) or _is_larger(self.providers, place, other):
+                told = log.warning if isinstance(error, AuthenticationError) else log.info
+                told("%s takes over: %s", self.providers[other].profile.origin, error)
+                return other
+        return None
 
     def stream(self, request: ModelRequest) -> "_Chain":
-        """Ask the providers in their order."""
-        return _Chain(self._providers, request)
+        """Ask the providers in their order, each once."""
+        return _Chain(self, request)
+
+
+def _flat(providers: Sequence[LLMProvider]) -> tuple[LLMProvider, ...]:
+    """Return the providers with chains among them taken apart."""
+    found: list[LLMProvider] = []
+    for provider in providers:
+        found += provider.providers if isinstance(provider, FallbackProvider) else (provider,)
+    return tuple(found)
 
 
 class _Chain:
-    def __init__(self, providers: Sequence[LLMProvider], request: ModelRequest) -> None:
-        self._providers = providers
+    def __init__(self, chain: FallbackProvider, request: ModelRequest) -> None:
+        self._chain = chain
         self._request = request
 
     def __iter__(self) -> Iterator[StreamChunk]:
-        for place, provider in enumerate(self._providers):
-            shown = False
+        place = 0
+        while True:
+            provider, shown = self._chain.providers[place], False
             try:
                 chunks = iter(cast("Iterator[StreamChunk]", provider.stream(self._request)))
                 try:
@@ -59,13 +94,18 @@ class _Chain:
                     if close is not None:
                         close()
                 return
-            except LLMError as error:
-                if shown or place == len(self._providers) - 1 or not _hands_over(error):
+            except (LLMError, OSError) as error:
+                following = self._chain.next_place(place, error)
+                if following is None:
                     raise
+                place, reason = following, type(error).__name__
+            if shown:
+                yield RestartChunk(reason, self._chain.providers[place].profile.origin)
 
     async def __aiter__(self) -> AsyncIterator[StreamChunk]:
-        for place, provider in enumerate(self._providers):
-            shown = False
+        place = 0
+        while True:
+            provider, shown = self._chain.providers[place], False
             try:
                 chunks = aiter(cast("AsyncIterator[StreamChunk]", provider.stream(self._request)))
                 async with aclosing(cast("_Closable", chunks)):
@@ -73,9 +113,13 @@ class _Chain:
                         shown = True
                         yield _marked(chunk, provider)
                 return
-            except LLMError as error:
-                if shown or place == len(self._providers) - 1 or not _hands_over(error):
+            except (LLMError, OSError) as error:
+                following = self._chain.next_place(place, error)
+                if following is None:
                     raise
+                place, reason = following, type(error).__name__
+            if shown:
+                yield RestartChunk(reason, self._chain.providers[place].profile.origin)
 
 
 class _Closable:
@@ -87,5 +131,19 @@ def _marked(chunk: StreamChunk, provider: LLMProvider) -> StreamChunk:
     return chunk.replace(origin=chunk.origin or provider.profile.origin) if isinstance(chunk, Reply) else chunk
 
 
-def _hands_over(error: LLMError) -> bool:
-    return error.is_transient or isinstance(error, ModelNotFoundError | ContextOverflowError)
+def _hands_over(error: BaseException, *, on_authentication: bool) -> bool:
+    match error:
+        case AuthenticationError():
+            return on_authentication
+        case ModelNotFoundError() | ContextOverflowError():
+            return True
+        case LLMError():
+            return error.is_transient
+        case _:
+            return is_network_error(error)
+
+
+def _is_larger(providers: Sequence[LLMProvider], place: int, other: int) -> bool:
+    """Tell whether the other window is larger, or may be where one of the two is not known."""
+    here, there = providers[place].profile.context_window, providers[other].profile.context_window
+    return not here or not there or there > here

@@ -52,10 +52,11 @@ def retry_delay(
     1.0
     """
     policy = policy or RetryPolicy()
-    if not isinstance(error, LLMError) or not error.is_transient or attempt >= policy.max_retries:
+    is_transient = error.is_transient if isinstance(error, LLMError) else is_network_error(error)
+    if not is_transient or attempt >= policy.max_retries:
         return None
     delay = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempt, 16)) * (1 - 0.25 * random)
-    asked = error.retry_after_seconds
+    asked = error.retry_after_seconds if isinstance(error, LLMError) else None
     if asked is not None and asked > policy.cap_seconds:
         _note(error, f"the provider asks to wait {asked:g} s, more than {policy.cap_seconds:g} s")
         return None
@@ -67,6 +68,15 @@ def retry_delay(
     return delay
 
 
-def _note(error: LLMError, reason: str) -> None:
-    if reason not in error.message:
+def is_network_error(error: BaseException) -> bool:
+    """Tell whether an error that is not ours says that the network failed, so that another try may succeed.
+
+    >>> is_network_error(ConnectionResetError()), is_network_error(FileNotFoundError())
+    (True, False)
+    """
+    return isinstance(error, ConnectionError) or type(error) is TimeoutError
+
+
+def _note(error: BaseException, reason: str) -> None:
+    if isinstance(error, LLMError) and reason not in error.message:
         error.message = f"{error.message}; {reason}"

@@ -1,32 +1,66 @@
-"""model_round: one model call. It streams, retries before the first chunk, and owns the only draft.
+"""model_round: one model call. It streams, waits and tries again, hands over to a fallback, and owns the only draft.
 
-Laws: a stream that ends without its Reply has broken off and is an error; nothing is retried once something
-was shown; the text of a reply cut short is kept, marked partial.
+Laws: a stream that ends without its Reply has broken off and is an error; the same model is asked again only
+before something was shown; another one only where the round starts again and says so; the text of a reply cut
+short is kept, marked partial.
 """
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from sapwood.context.plan import require_fit
-from sapwood.context.render import ledger, measure, render
+from sapwood.context.render import ledger, measure, place_marks, render
 from sapwood.core.decide import CallModel
-from sapwood.core.errors import LLMError, ServerError
+from sapwood.core.errors import ConfigError, ContextOverflowError, LLMError, ServerError
 from sapwood.core.events import (
     AgentEvent,
     MessageAdded,
     MessageInterrupted,
+    ProviderWaiting,
+    RoundRestarted,
     RoundStarted,
+    ServerToolFinished,
+    ServerToolStarted,
     TextDelta,
     ThinkingDelta,
 )
+from sapwood.core.ledger import ContextLedger
 from sapwood.core.messages import Message, Part, Text, Thinking, ToolCall
-from sapwood.core.model import ModelRequest, Reply, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    LLMProvider,
+    ModelRequest,
+    Reply,
+    RestartChunk,
+    ServerCallChunk,
+    ServerResultChunk,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
 from sapwood.core.ports import Runtime
-from sapwood.core.render_result import clean
+from sapwood.core.render_result import clean, small_value
 from sapwood.core.run import Run
 from sapwood.core.usage import Usage
 from sapwood.llm.retry import retry_delay
 from sapwood.loop.spec import LiveTurn
+
+OVERFLOW_SHARE = 0.5
+"""The share of a request that the provider found too long to which the next one is shortened."""
+
+
+class _Asking:
+    """How far the asking of one round has come: who is asked, how often, and what failed before.
+
+    lost: what replies used that held nothing. first: the error of the model that was asked first.
+    """
+
+    def __init__(self, rt: Runtime) -> None:
+        self.attempt = 0
+        self.began = rt.monotonic()
+        self.lost = Usage()
+        self.was_empty = False
+        self.failed: list[BaseException] = []
 
 
 async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
@@ -35,6 +69,38 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
     Raises ContextOverflowError before anything is sent where the request cannot fit, and whatever the
     provider raises; MessageInterrupted comes before that where text had been shown.
     """
+    request, sent = _composed(action, run, live)
+    yield RoundStarted(round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent)
+    asking = _Asking(rt)
+    while True:
+        try:
+            async with aclosing(_streamed(request, action.round, live, rt)) as events:
+                async for event in events:
+                    if not isinstance(event, Reply):
+                        yield event
+                    elif not _is_asked_again(event, request, asking, live):
+                        yield _added(event, action, sent.estimated_tokens, asking, live)
+                        return
+            continue
+        except (LLMError, ConfigError, ConnectionError, TimeoutError) as error:
+            outcome = _after(error, action.round, run, asking, live, rt)
+            if outcome is None:
+                if (interrupted := _interrupted(live, type(error).__name__)) is not None:
+                    if isinstance(error, LLMError):
+                        error.partial = interrupted.message if interrupted.message.text else None
+                    yield interrupted
+                raise
+        if isinstance(outcome, ProviderWaiting):
+            yield outcome
+            await rt.sleep(outcome.seconds)
+        elif outcome.reason:
+            yield outcome
+            if outcome.room:
+                return
+
+
+def _composed(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest, ContextLedger]:
+    """Return the request of this call and its ledger; raises ContextOverflowError where it cannot fit."""
     spec = live.spec
     past, _ = live.totals(run)
     request = render(
@@ -52,41 +118,61 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
         {str(name): size for name, size in sections.items() if spec.context.trim_history or name in fixed},
         spec.window,
     )
-    sent = ledger(sections, run.lines, window=spec.window)
-    yield RoundStarted(round=action.round, max_rounds=spec.policy.max_rounds, ledger=sent)
-    attempt, began = 0, rt.monotonic()
-    while True:
-        try:
-            async with aclosing(_streamed(request, live, rt)) as events:
-                async for event in events:
-                    if isinstance(event, Reply):
-                        yield _added(event, action, sent.estimated_tokens, live)
-                    else:
-                        yield event
-            return
-        except LLMError as error:
-            shown = bool(live.draft)
-            delay = None if shown else _wait(error, attempt, began, live, rt)
-            if delay is None:
-                interrupted = _interrupted(live, type(error).__name__)
-                if interrupted is not None:
-                    error.partial = interrupted.message
-                    yield interrupted
-                raise
-        attempt += 1
-        await rt.sleep(delay)
+    request = place_marks(request, sections, live.provider.profile, spec.cache, key=live.fixed.cache_key)
+    return request, ledger(sections, run.lines, window=spec.window)
 
 
-def _wait(error: LLMError, attempt: int, began: float, live: LiveTurn, rt: Runtime) -> float | None:
-    return retry_delay(error, attempt, rt.random(), policy=live.spec.retry, elapsed_seconds=rt.monotonic() - began)
+def _after(
+    error: Exception, round: int, run: Run, asking: _Asking, live: LiveTurn, rt: Runtime
+) -> ProviderWaiting | RoundRestarted | None:
+    """Return what is done about an error: wait, start again with another model or a shorter history; None to raise.
+
+    A restart without a reason is one that nobody needs to be told of: nothing had been shown.
+    """
+    shown, origin = bool(live.draft), live.provider.profile.origin
+    if isinstance(error, ConfigError):
+        return _passed_over(error, asking, live)
+    asking.failed.append(error)
+    if not shown:
+        elapsed = rt.monotonic() - asking.began
+        delay = retry_delay(error, asking.attempt, rt.random(), policy=live.spec.retry, elapsed_seconds=elapsed)
+        if delay is not None:
+            asking.attempt += 1
+            return ProviderWaiting(round=round, seconds=delay, reason=str(error), model=origin, attempt=asking.attempt)
+    if live.hand_over(error):
+        asking.attempt = 0
+        reason = type(error).__name__ if shown else ""
+        usage = live.draft_usage if shown else None
+        live.draft_usage = None
+        live.draft.clear()
+        return RoundRestarted(round=round, reason=reason, model=live.provider.profile.origin, usage=usage)
+    if isinstance(error, ContextOverflowError) and not shown and live.can_shorten(run):
+        room = int(live.next_call_estimate(run) * OVERFLOW_SHARE)
+        return RoundRestarted(round=round, reason=type(error).__name__, room=max(1, room))
+    for earlier in asking.failed[:-1]:
+        if str(earlier) != str(error):
+            error.add_note(f"before it: {earlier}")
+    return None
+
+
+def _passed_over(error: ConfigError, asking: _Asking, live: LiveTurn) -> RoundRestarted | None:
+    """Return the next step where a fallback cannot take this request at all, such as one with pictures."""
+    if not asking.failed:
+        return None
+    last = asking.failed[-1]
+    last.add_note(f"its fallback {live.provider.profile.origin} could not take over: {error}")
+    if live.hand_over(last):
+        return RoundRestarted(round=0)
+    raise last
 
 
 async def _streamed(
-    request: ModelRequest, live: LiveTurn, rt: Runtime
-) -> AsyncGenerator[TextDelta | ThinkingDelta | Reply, None]:
-    provider = live.spec.provider
+    request: ModelRequest, round: int, live: LiveTurn, rt: Runtime
+) -> AsyncGenerator[AgentEvent | Reply, None]:
+    provider = live.provider
     draft = live.draft
     draft.clear()
+    live.draft_usage = None
     complete = False
     try:
         async with aclosing(rt.stream("model", provider.stream, request)) as chunks:
@@ -100,13 +186,11 @@ async def _streamed(
                 elif type(chunk) is Reply:
                     complete = True
                     yield chunk
+                elif (event := _other(chunk, round, live)) is not None:
+                    yield event
         if not complete:
-            raise ServerError(
-                "the stream ended early, before the reply was complete",
-                provider=provider.profile.provider,
-                model=provider.profile.model,
-            )
-    except LLMError:
+            raise _broke_off(provider)
+    except (LLMError, ConfigError, ConnectionError, TimeoutError):
         raise
     except BaseException as error:
         # Closed, cancelled or broken: no yield is possible now, so run_turn folds this in its `finally`.
@@ -115,19 +199,64 @@ async def _streamed(
         raise
 
 
+def _other(chunk: StreamChunk, round: int, live: LiveTurn) -> AgentEvent | None:
+    """Return the event of one of the rarer chunks."""
+    match chunk:
+        case UsageChunk(usage=usage):
+            live.draft_usage = usage
+            return None
+        case ServerCallChunk(id=id, name=name, arguments=arguments):
+            live.draft.append("")
+            return ServerToolStarted(tool_call_id=id, name=name, tool_input=arguments)
+        case ServerResultChunk(id=id, name=name, result=result, is_error=is_error):
+            return ServerToolFinished(tool_call_id=id, name=name, value=small_value(result), is_error=is_error)
+        case RestartChunk(reason=reason, origin=origin):
+            used = live.draft_usage
+            live.draft_usage = None
+            live.draft.clear()
+            return RoundRestarted(round=round, reason=reason, model=origin, usage=used)
+        case _:
+            return None
+
+
+def _broke_off(provider: LLMProvider) -> ServerError:
+    return ServerError(
+        "the stream ended early, before the reply was complete",
+        provider=provider.profile.provider,
+        model=provider.profile.model,
+    )
+
+
+def _is_asked_again(reply: Reply, request: ModelRequest, asking: _Asking, live: LiveTurn) -> bool:
+    """Tell whether nothing at all, in answer to the user, is asked for once more; the second time it is the answer.
+
+    After tool results a model may well have nothing to add.
+    """
+    is_empty = not reply.content and reply.stop_reason == "stop" and not live.draft
+    is_first = len(request.transcript) > 0 and request.transcript[-1].role == "user"
+    if not is_empty or not is_first or asking.was_empty or not live.spec.retry.max_retries:
+        return False
+    asking.was_empty = True
+    asking.lost = asking.lost + (reply.usage or Usage())
+    return True
+
+
 def _interrupted(live: LiveTurn, reason: str) -> MessageInterrupted | None:
-    text = "".join(live.draft)
+    text, usage = "".join(live.draft), live.draft_usage
     live.draft.clear()
-    if not text:
+    live.draft_usage = None
+    if not text and usage is None:
         return None
-    origin = live.spec.provider.profile.origin
-    return MessageInterrupted(message=Message("assistant", (Text(text),), origin, partial=True), reason=reason)
+    origin = live.provider.profile.origin
+    message = Message("assistant", (Text(text),) if text else (), origin, partial=True)
+    return MessageInterrupted(message=message, reason=reason, usage=usage)
 
 
-def _added(reply: Reply, action: CallModel, sent_tokens: int, live: LiveTurn) -> MessageAdded:
+def _added(reply: Reply, action: CallModel, sent_tokens: int, asking: _Asking, live: LiveTurn) -> MessageAdded:
     spec = live.spec
     live.draft.clear()
-    profile = spec.provider.profile
+    live.draft_usage = None
+    origin = reply.origin or live.provider.profile.origin
     parts: list[Part] = []
     calls = 0
     for part in reply.content:
@@ -140,10 +269,12 @@ def _added(reply: Reply, action: CallModel, sent_tokens: int, live: LiveTurn) ->
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
     usage = reply.usage or _estimated(reply, sent_tokens, live)
-    if reply.usage is not None:
+    if reply.usage is not None and origin == spec.provider.profile.origin:
         _learn(reply.usage, sent_tokens, live)
-    message = Message("assistant", tuple(parts), reply.origin or profile.origin)
-    return MessageAdded(message=message, usage=usage, stop_reason=reply.stop_reason, refuse_calls=action.final)
+    message = Message("assistant", tuple(parts), origin)
+    return MessageAdded(
+        message=message, usage=asking.lost + usage, stop_reason=reply.stop_reason, refuse_calls=action.final
+    )
 
 
 def _estimated(reply: Reply, sent_tokens: int, live: LiveTurn) -> Usage:

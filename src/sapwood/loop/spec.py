@@ -16,9 +16,11 @@ from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
 from sapwood.core.events import MessageInterrupted, Placement
 from sapwood.core.messages import Message
-from sapwood.core.model import LLMProvider, ToolLoading
+from sapwood.core.model import CacheTtl, LLMProvider, ToolLoading
 from sapwood.core.run import Run
 from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
+from sapwood.core.usage import Usage
+from sapwood.llm.fallback import FallbackProvider
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.start import past_of
 
@@ -32,6 +34,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     window: tokens that a request may take, 0 where it is not known.
     expose_errors: a tool's exception shows its type and message to the model; else "Internal error".
     tool_timeout_seconds, tool_result_max_tokens: for tools that say nothing themselves; None for no limit.
+    cache: how long the provider keeps the prompt's prefix; None to say nothing of caching.
     """
 
     provider: LLMProvider
@@ -50,6 +53,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     cancel: CancelToken | None = None
     keep_thinking: bool = True
+    cache: CacheTtl | None = "5m"
 
 
 class LiveTurn:
@@ -61,11 +65,13 @@ class LiveTurn:
 
     __slots__ = (
         "_past",
+        "_place",
         "_prompt",
         "_sent",
         "_sent_count",
         "_source",
         "draft",
+        "draft_usage",
         "error",
         "fixed",
         "interrupted",
@@ -82,6 +88,8 @@ class LiveTurn:
         self.offered = Offered()
         self.fixed = Fixed(self.offered, spec.meter)
         self.draft: list[str] = []
+        self.draft_usage: Usage | None = None
+        self._place = 0
         self.interrupted: MessageInterrupted | None = None
         self._source: tuple[tuple[Message, ...] | None, int] | None = None
         self._prompt: tuple[Message, Totals] | None = None
@@ -95,6 +103,26 @@ class LiveTurn:
         tell, self.on_end = self.on_end, None
         if tell is not None:
             tell(self)
+
+    @property
+    def provider(self) -> LLMProvider:
+        """The model that is asked: the first of a chain, or the one that took over in this segment."""
+        provider = self.spec.provider
+        return provider.providers[self._place] if isinstance(provider, FallbackProvider) else provider
+
+    def hand_over(self, error: BaseException) -> bool:
+        """Let the next model of the chain take over for the rest of this segment; tell whether one does."""
+        provider = self.spec.provider
+        place = provider.next_place(self._place, error) if isinstance(provider, FallbackProvider) else None
+        if place is None:
+            return False
+        self._place = place
+        return True
+
+    def can_shorten(self, run: Run) -> bool:
+        """Tell whether a request that the provider found too long can be made shorter, which is done once a turn."""
+        context = self.spec.context
+        return not run.room and len(self.past(run)) > 0 and (context.trim_history or context.compacts)
 
     def offer(self, offered: Offered) -> None:
         """Take what the sources contribute for this segment."""

@@ -110,7 +110,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
 
 def _spent(run: Run, live: LiveTurn) -> Spent:
     # The size only matters between rounds, where something can still be done about it.
-    is_asked = live.spec.policy.window and run.phase == "idle"
+    is_asked = (live.spec.policy.window or run.room) and run.phase == "idle"
     estimate = live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
     return Spent(run.usage, next_call_estimate=estimate)
 
@@ -130,9 +130,9 @@ async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agen
     before = live.next_call_estimate(run)
     yield CompactionStarted()
     shortened, failures = None, list[AgentEvent]()
-    if not run.round:
+    if not run.round or run.room:
         shortened = await spec.context.compact(
-            live.messages(run), room=spec.window, call=rt.call, failed=failures.append
+            live.messages(run), room=_room(run, live), call=rt.call, failed=failures.append
         )
     for failure in failures:
         yield failure
@@ -151,9 +151,15 @@ async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agen
     yield CompactionFinished(tokens_before=before, tokens_after=after, upto=upto, past=past)
 
 
+def _room(run: Run, live: LiveTurn) -> int:
+    """Return the tokens that a request may take: the window, or less since the provider found one too long."""
+    window = live.spec.window
+    return min(window or run.room, run.room or window)
+
+
 def _too_many(run: Run, live: LiveTurn) -> int:
     """Return how many past messages, in whole exchanges from the oldest, must go for the rest to fit."""
-    meter, window = live.spec.meter, live.spec.window
+    meter, window = live.spec.meter, _room(run, live)
     excess = live.next_call_estimate(run) + live.source_room(run) - window if window else 0
     groups = exchanges(live.past(run)) if excess > 0 else []
     sizes = [meter.scaled(sum(meter.raw_message(message).total for message in group)) for group in groups]
@@ -209,6 +215,7 @@ async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, N
             usage.cost_usd or 0.0,
             usage.estimated,
             ledger,
+            run.origin,
         ),
     )
 

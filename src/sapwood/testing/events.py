@@ -7,6 +7,7 @@ from sapwood.core.events import (
     AgentEvent,
     CompactionFinished,
     RoundFinished,
+    RoundRestarted,
     RoundStarted,
     TextDelta,
     ThinkingDelta,
@@ -105,6 +106,10 @@ class _Rounds:
                 self.finished.add(key)
             case TextDelta() | ThinkingDelta():
                 self._inside(event)
+            case RoundRestarted(room=room):
+                self._inside(event)
+                if room:  # it starts once more, after a compaction
+                    self.open = None
             case CompactionFinished():
                 _check(self.open is None, "a compaction lies inside a round")
             case _:
