@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sapwood import lazy_tool_source
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.offered import Offered
-from sapwood.context.render import FINAL_NOTICE, Fixed, ledger, measure, render
+from sapwood.context.render import FINAL_NOTICE, Fixed, ledger, measure, place_marks, render
 from sapwood.context.result import ContextResult
 from sapwood.context.source import ContextSource, Contribution, Selection, Turn
 from sapwood.core.decide import CallModel, Policy
 from sapwood.core.ledger import ContextLedger, LedgerLine
 from sapwood.core.messages import Message, Recalled, Text, ToolResult
-from sapwood.core.model import ModelRequest
+from sapwood.core.model import CachePlan, ModelProfile, ModelRequest
 from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
@@ -194,3 +194,27 @@ def test_the_result_of_building_a_context_counts_what_is_in_it() -> None:
 
 def test_a_source_of_text_alone_offers_no_tool() -> None:
     assert SystemPromptSource("{braces} stay").contribute(Turn()) == Contribution(system="{braces} stay")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "prefix", "messages"),
+    [
+        ({"system": 500, "tools": 523, "history": 0}, False, False),
+        ({"system": 500, "tools": 524, "history": 0}, True, True),
+        ({"system": 500, "tools": 0, "history": 600}, False, True),
+    ],
+)
+def test_a_mark_stands_only_where_the_prefix_is_long_enough(sizes: Any, prefix: bool, messages: bool) -> None:
+    request = ModelRequest(PAST, ("Be brief.", "More tools.", "recalled"))
+    profile = ModelProfile(cache_minimum_tokens=1_024)
+    fixed = Fixed(OFFERED, Meter(len))
+    marked = place_marks(request, sizes, profile, "1h", fixed=fixed)
+    assert marked.cache == CachePlan("1h", prefix=prefix, messages=messages, key=fixed.cache_key, stable=2)
+    assert place_marks(request, sizes, profile, None, fixed=fixed).cache is None
+
+
+def test_the_cache_is_named_by_what_stays_the_same() -> None:
+    key = Fixed(OFFERED, Meter(len)).cache_key
+    assert key == Fixed(Offered(sent=OFFERED.sent, system=OFFERED.system), Meter()).cache_key
+    assert key != Fixed(Offered(sent=(ADD,), system=OFFERED.system), Meter()).cache_key
+    assert len(key) <= 64

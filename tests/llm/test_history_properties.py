@@ -219,7 +219,7 @@ def test_a_round_of_many_calls_leaves_a_mark_where_the_last_request_ended() -> N
     body = claude(Transcript.of([Message.user("hi"), Message("assistant", calls), Message("tool", answers)]))
 
     marks = [["cache_control" in block for block in message["content"]] for message in body["messages"]]
-    assert marks == [[True], [False] * 12, [False] * 11 + [True]]
+    assert marks == [[True], [False] * 11 + [True], [False] * 11 + [True]]
 
 
 def test_the_notice_is_a_last_word_and_not_kept() -> None:

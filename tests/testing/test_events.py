@@ -27,7 +27,7 @@ from sapwood.core.model import ModelRequest
 from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
-from sapwood.testing import assert_ordered, assert_prefix_kept, call, calls, fold, says, scripted
+from sapwood.testing import assert_ordered, assert_prefix_kept, call, calls, fold, prefix_shares, says, scripted
 from support.turns import bound, spec, turn
 
 Events = list[AgentEvent]
@@ -256,3 +256,16 @@ def test_a_prefix_that_moved_is_rejected(request_: ModelRequest, relist: bool, s
         assert_prefix_kept([FIRST, request_], relist=relist)
     with pytest.raises(AssertionError, match=says_.replace("1", "2")):
         assert_prefix_kept([FIRST, FIRST, request_], relist=relist)
+
+
+def test_bodies_on_the_wire_must_begin_with_the_one_before() -> None:
+    def body(*texts: str, system: str = "Be brief.") -> bytes:
+        messages = [{"role": "user", "content": [{"type": "text", "text": text}]} for text in texts]
+        messages[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}  # type: ignore[index]
+        return msgspec.json.encode({"model": "m", "messages": messages, "system": system})
+
+    long = "word " * 100
+    assert_prefix_kept([body(long), body(long, "b"), body(long, "b", "c")])
+    assert prefix_shares([body(long), body(long, "b")]) == [1.0]
+    with pytest.raises(AssertionError, match="of request 0 begin request 1"):
+        assert_prefix_kept([body(long), body(long, "b", system="Be kind.")])

@@ -26,6 +26,7 @@ from sapwood.core.names import name_map
 from sapwood.core.ports import Runtime
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.transcript import Transcript
+from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.spec import LiveTurn
 from sapwood.loop.start import finished_transcript, start_run
 from sapwood.loop.turn import run_turn
@@ -103,6 +104,7 @@ class Agent:
         )
         self._provider: LLMProvider | None = None
         self._calibration = Calibration()
+        self._watch = CacheWatch()
         self._loops: PrivateLoops | None = None
         self._last: _Last | None = None
 
@@ -210,7 +212,9 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         message = to_prompt(prompt)
         history = to_history(messages)
-        spec = assemble(self._config, self._llm(), history, calibration=self._calibration, cancel=cancel)
+        spec = assemble(
+            self._config, self._llm(), history, calibration=self._calibration, watch=self._watch, cancel=cancel
+        )
         run = start_run(runtime.new_id())
         live = LiveTurn(run, spec, on_end=self._ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)

@@ -12,6 +12,7 @@ from sapwood.core.decide import Policy
 from sapwood.core.model import LLMProvider, ModelProfile, ToolLoading
 from sapwood.core.transcript import Transcript
 from sapwood.llm.retry import RetryPolicy
+from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.spec import TurnSpec
 from sapwood.sources.system_prompt import SystemPromptSource
 from sapwood.sources.toolset import ToolsetSource
@@ -23,6 +24,7 @@ def assemble(
     history: Transcript,
     *,
     calibration: Calibration,
+    watch: CacheWatch | None = None,
     cancel: CancelToken | None = None,
 ) -> TurnSpec:
     """Return what a turn of this agent needs."""
@@ -46,6 +48,7 @@ def assemble(
         retry=RetryPolicy(max_retries=config.max_retries),
         cancel=cancel,
         cache=config.cache,
+        watch=watch or CacheWatch(),
     )
 
 

@@ -72,7 +72,7 @@ def _cache_key(offered: Offered) -> str:
     stable = hashlib.sha256()
     for text in (*(schema.name for schema in offered.with_loaded(())), "", *offered.system_texts):
         stable.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return f"sapwood-{stable.hexdigest()[:24]}"
+    return f"sapwood-{stable.hexdigest()[:24]}"  # at most 64 characters are taken
 
 
 def render(
@@ -101,7 +101,12 @@ def render(
 
 
 def place_marks(
-    request: ModelRequest, sections: Mapping[Section, int], profile: ModelProfile, ttl: CacheTtl | None, *, key: str
+    request: ModelRequest,
+    sections: Mapping[Section, int],
+    profile: ModelProfile,
+    ttl: CacheTtl | None,
+    *,
+    fixed: Fixed,
 ) -> ModelRequest:
     """Return the request with what it says of the prompt cache.
 
@@ -115,9 +120,14 @@ def place_marks(
     prefix = sections.get("system", 0) + sections.get("tools", 0)
     least = profile.cache_minimum_tokens
     total = sum(sections.values())
-    return msgspec.structs.replace(
-        request, cache=CachePlan(ttl, prefix=prefix >= least, messages=total >= least, key=key)
+    plan = CachePlan(
+        ttl,
+        prefix=prefix >= least,
+        messages=total >= least,
+        key=fixed.cache_key,
+        stable=len(fixed.offered.system_texts),
     )
+    return msgspec.structs.replace(request, cache=plan)
 
 
 def measure(

@@ -96,6 +96,7 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
 
     ttl: how long the cached prefix is kept. prefix, messages: a mark stands after tools and system text, and
     at the end of the messages. key: names the cache where the provider routes by it; empty for none.
+    stable: how many of the system texts do not change from turn to turn; None for all of them.
     """
 
     type: ClassVar[Literal["cache_plan"]] = "cache_plan"
@@ -103,6 +104,7 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
     prefix: bool = True
     messages: bool = True
     key: str = ""
+    stable: int | None = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

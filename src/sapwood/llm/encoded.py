@@ -95,10 +95,10 @@ class EncodedHistory:
         pieces = [opened]
         tail = self._tail(transcript, begin, last, ends=notice is None)
         # A provider looks for its cache a limited number of blocks back from a mark; a round of many calls
-        # is longer than that, so the end of the request before it gets a mark too.
+        # is longer than that, so the end of the request before it gets a mark too, and so does the reply between.
         is_far = sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
         for position, fragment in enumerate(tail):
-            is_marked = position == len(tail) - 1 or (position == 0 and is_far)
+            is_marked = is_far or position == len(tail) - 1
             _append(pieces, shape, fragment.shape, fragment.marked(mark) if is_marked else fragment.body)
             shape = fragment.shape
         if notice is not None:

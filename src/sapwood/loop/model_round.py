@@ -79,6 +79,7 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                     if not isinstance(event, Reply):
                         yield event
                     elif not _is_asked_again(event, request, asking, live):
+                        _watch(event, request, run, live, rt)
                         yield _added(event, action, sent.estimated_tokens, asking, live)
                         return
             continue
@@ -118,7 +119,7 @@ def _composed(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest
         {str(name): size for name, size in sections.items() if spec.context.trim_history or name in fixed},
         spec.window,
     )
-    request = place_marks(request, sections, live.provider.profile, spec.cache, key=live.fixed.cache_key)
+    request = place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed)
     return request, ledger(sections, run.lines, window=spec.window)
 
 
@@ -225,6 +226,12 @@ def _broke_off(provider: LLMProvider) -> ServerError:
         provider=provider.profile.provider,
         model=provider.profile.model,
     )
+
+
+def _watch(reply: Reply, request: ModelRequest, run: Run, live: LiveTurn, rt: Runtime) -> None:
+    if reply.usage is not None:
+        origin = reply.origin or live.provider.profile.origin
+        live.spec.watch.note(origin, request, reply.usage, now=rt.monotonic(), run_id=run.run_id)
 
 
 def _is_asked_again(reply: Reply, request: ModelRequest, asking: _Asking, live: LiveTurn) -> bool:

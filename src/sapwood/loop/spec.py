@@ -22,6 +22,7 @@ from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.llm.retry import RetryPolicy
+from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.start import past_of
 
 DEFAULT_RESULT_TOKENS = 10_000
@@ -34,7 +35,8 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     window: tokens that a request may take, 0 where it is not known.
     expose_errors: a tool's exception shows its type and message to the model; else "Internal error".
     tool_timeout_seconds, tool_result_max_tokens: for tools that say nothing themselves; None for no limit.
-    cache: how long the provider keeps the prompt's prefix; None to say nothing of caching.
+    cache: how long the provider keeps the prompt's prefix; None to say nothing of caching. watch: notices when
+    that cache is no longer hit.
     """
 
     provider: LLMProvider
@@ -54,6 +56,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     cancel: CancelToken | None = None
     keep_thinking: bool = True
     cache: CacheTtl | None = "5m"
+    watch: CacheWatch = msgspec.field(default_factory=CacheWatch)
 
 
 class LiveTurn:

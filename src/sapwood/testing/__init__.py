@@ -3,6 +3,7 @@
 from sapwood.llm.scripted import ScriptedProvider, call, calls, fails, says, scripted
 from sapwood.testing.context import assert_kept, assert_skipped, assert_under
 from sapwood.testing.events import assert_ordered, assert_prefix_kept, fold
+from sapwood.testing.prefix import prefix_shares
 
 __all__ = [
     "ScriptedProvider",
@@ -15,6 +16,7 @@ __all__ = [
     "calls",
     "fails",
     "fold",
+    "prefix_shares",
     "says",
     "scripted",
 ]

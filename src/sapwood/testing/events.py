@@ -20,6 +20,7 @@ from sapwood.core.events import (
 )
 from sapwood.core.model import ModelRequest
 from sapwood.core.run import Run, evolve
+from sapwood.testing.prefix import prefix_shares
 
 
 def fold(events: Iterable[AgentEvent], run: Run | None = None) -> Run:
@@ -58,18 +59,25 @@ def assert_ordered(events: Sequence[AgentEvent], *, ended: bool = True) -> None:
         _check(state.open is None, f"round {state.open} is still open at the end")
 
 
-def assert_prefix_kept(requests: Sequence[ModelRequest], *, relist: bool = False) -> None:
-    """Fail unless each request of a turn only grows from the one before it.
+def assert_prefix_kept(
+    requests: Sequence[ModelRequest] | Sequence[bytes], *, relist: bool = False, least_share: float = 0.99
+) -> None:
+    """Fail unless each request only grows from the one before it.
 
-    Tools, system texts and earlier messages must be equal. relist: tools may be appended at the end.
-    Give the requests between two compactions.
+    Of requests, tools, system texts and earlier messages must be equal. Of bodies as they went over the wire,
+    the share of each that is the beginning of the next must be at least `least_share`; cache marks do not count.
+    relist: tools may be appended at the end. Give the requests between two compactions.
     """
-    for place, (before, after) in enumerate(pairwise(requests)):
+    asked = [item for item in requests if isinstance(item, ModelRequest)]
+    for place, (before, after) in enumerate(pairwise(asked)):
         tools = after.tools[: len(before.tools)] if relist else after.tools
         _check(tools == before.tools, f"the tools of request {place + 1} moved")
         _check(after.system == before.system, f"the system text of request {place + 1} moved")
         earlier = after.transcript[: len(before.transcript)]
         _check(earlier == before.transcript[:], f"earlier messages of request {place + 1} changed")
+    bodies = [item for item in requests if isinstance(item, bytes)]
+    for place, share in enumerate(prefix_shares(bodies)):
+        _check(share >= least_share, f"only {share:.1%} of request {place} begin request {place + 1}")
 
 
 class _Rounds:

@@ -119,21 +119,27 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
     fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
     fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options).items())
     prefix_mark = mark if request.cache is not None and request.cache.prefix else b""
-    system = [encode_json({"type": "text", "text": text}) for text in request.system if text.strip()]
+    count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
+    stable = [encode_json({"type": "text", "text": text}) for text in request.system[:count] if text.strip()]
+    later = [encode_json({"type": "text", "text": text}) for text in request.system[count:] if text.strip()]
     tools = [encode_json(tool_block(tool, profile)) for tool in request.tools]
-    # One mark ends the stable prefix: after the system text, or after the tools where there is none.
-    if system:
-        fields["system"] = _marked_list(system, prefix_mark)
+    # One mark ends the stable prefix: after the system text that stays, or after the tools where there is none.
+    if stable or later:
+        fields["system"] = _list([*_marked(stable, prefix_mark), *later])
     if tools:
-        fields["tools"] = _marked_list(tools, b"" if system else prefix_mark)
+        fields["tools"] = _list(_marked(tools, b"" if stable else prefix_mark))
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(request.tool_choice, profile, options)
     return fields
 
 
-def _marked_list(items: list[bytes], mark: bytes) -> bytes:
-    if mark:
-        items[-1] = items[-1][:-1] + b"," + mark + b"}"
+def _marked(items: list[bytes], mark: bytes) -> list[bytes]:
+    if not mark or not items:
+        return items
+    return [*items[:-1], items[-1][:-1] + b"," + mark + b"}"]
+
+
+def _list(items: list[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
