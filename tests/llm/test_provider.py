@@ -23,7 +23,7 @@ from sapwood.core.errors import (
     ServerError,
 )
 from sapwood.core.messages import Message, Text
-from sapwood.core.model import LLMProvider, ModelRequest, Reply, StreamChunk, TextChunk
+from sapwood.core.model import LLMProvider, ModelRequest, Reply, StreamChunk, TextChunk, UsageChunk
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
 from sapwood.llm.codec import HttpCall, Timeouts
@@ -217,7 +217,7 @@ def test_an_error_after_text_comes_after_the_text(serve: Serve, way: str) -> Non
     with pytest.raises(ServerError, match="Overloaded") as caught:
         for chunk in provider.stream(REQUEST):
             seen.append(chunk)
-    assert seen == [TextChunk("Hello")]
+    assert [type(chunk) for chunk in seen] == [UsageChunk, TextChunk]
     assert caught.value.status == 529
 
 
@@ -253,6 +253,7 @@ def test_closing_early_closes_the_socket(serve: Serve, transport: Callable[[], T
 
     async def stop_early() -> bool:
         stream = provider.stream(REQUEST)
+        assert isinstance(await anext(stream), UsageChunk)
         assert await anext(stream) == TextChunk("Hello")
         await stream.aclose()
         return await asyncio.to_thread(left, server)
@@ -260,6 +261,7 @@ def test_closing_early_closes_the_socket(serve: Serve, transport: Callable[[], T
     assert asyncio.run(stop_early())
     server.requests.clear()
     sync = provider.stream(REQUEST)
+    assert isinstance(next(sync), UsageChunk)
     assert next(sync) == TextChunk("Hello")
     sync.close()
     assert left(server)

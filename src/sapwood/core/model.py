@@ -30,8 +30,11 @@ StopReason: TypeAlias = Literal[
 ]
 ToolLoading: TypeAlias = Literal["deferred", "inline", "dispatch", "relist"]
 ToolChoice: TypeAlias = Literal["auto", "any", "none"]
-ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "effort", "level", "switch"]
-"""How thinking is asked for: by tokens, as the model sees fit, by effort, by level, on or off; or not at all."""
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "effort", "level", "switch", "any"]
+"""How thinking is asked for: by tokens, as the model sees fit, by effort, by level, on or off; or not at all.
+
+`any` takes tokens, an effort or a switch, and passes them on (a gateway).
+"""
 OutputMode: TypeAlias = Literal["native", "tool", "prompted"]
 CacheTtl: TypeAlias = Literal["5m", "1h"]
 
@@ -53,7 +56,8 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     refused_parameters: sampling parameters that the model does not take, such as `temperature`.
     max_tool_name: characters of a tool's name at most. short_call_ids: ids of calls are nine letters and digits.
     stream_usage: usage must be asked for in a stream, and may be.
-    returned_thinking: the field in which a chat server wants its thinking back on every reply that used tools.
+    returned_thinking: how a chat server wants its thinking back: the field that every reply must have, or
+    `<think>` for tags in the text; empty for what it gave itself. kept_thinking: it is told to read what comes back.
     known: the table names the model, and not only its provider.
     """
 
@@ -84,6 +88,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     stream_usage: bool = True
     returned_thinking: str = ""
     known: bool = True
+    kept_thinking: bool = False
 
     @property
     def origin(self) -> str:

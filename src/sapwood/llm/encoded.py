@@ -13,11 +13,15 @@ from typing import TypeAlias
 import msgspec
 
 from sapwood.core.messages import Message, ToolCall
+from sapwood.core.model import CachePlan, ModelProfile
 from sapwood.core.transcript import Transcript
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}\Z")
 _BAD_ID = re.compile(r"[^A-Za-z0-9_-]")
 _SUMMARY_HEADING = "Summary of the earlier conversation, made by the system and not written by the user:"
+_MARK = b'"cache_control":{"type":"ephemeral"}'
+_LONG_MARK = b'"cache_control":{"type":"ephemeral","ttl":"1h"}'
 LOOK_BACK = 18
 """Blocks after a mark beyond which the one before it may not be found (Anthropic looks back 20)."""
 
@@ -25,6 +29,13 @@ LOOK_BACK = 18
 def summary_text(text: str) -> str:
     """Return a summary as the model reads it: under a heading that says whose words it is not."""
     return f"{_SUMMARY_HEADING}\n\n{text}"
+
+
+def cache_mark(plan: CachePlan | None, profile: ModelProfile) -> bytes:
+    """Return the field that marks the end of a cached prefix, empty where the model takes none."""
+    if plan is None or not profile.cache_marks:
+        return b""
+    return _LONG_MARK if plan.ttl == "1h" and "1h" in profile.cache_ttls else _MARK
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -58,10 +69,14 @@ whether it ends the request -> its fragment, None where it shows the provider no
 
 
 class EncodedHistory:
-    """The encoded messages of one branch of a transcript, for one codec and model."""
+    """The encoded messages of one branch of a transcript, for one codec and model.
 
-    def __init__(self, encode: Encode) -> None:
+    short_ids: ids of calls are nine letters and digits, which is all that Mistral takes.
+    """
+
+    def __init__(self, encode: Encode, *, short_ids: bool = False) -> None:
         self._encode = encode
+        self._short_ids = short_ids
         self._fragments: dict[int, Fragment | None] = {}
         self._filled = 0
         self._used: dict[str, tuple[int, int]] = {}  # wire id -> the call that has it
@@ -70,7 +85,7 @@ class EncodedHistory:
 
     def forked(self, length: int) -> "EncodedHistory":
         """Return a copy for another branch of the transcript, with its first `length` messages."""
-        other = EncodedHistory(self._encode)
+        other = EncodedHistory(self._encode, short_ids=self._short_ids)
         filled = min(self._filled, length)
         other._fragments = {index: self._fragments[index] for index in range(filled)}
         other._ids = {index: ids for index, ids in list(self._ids.items()) if index < filled}
@@ -145,8 +160,12 @@ class EncodedHistory:
 
     def _wire_id(self, call: ToolCall, place: tuple[int, int]) -> str:
         """Return the provider's id where it is valid and new here, else one made of it."""
-        if _VALID_ID.match(call.id) and self._is_free(call.id, place):
+        if (_SHORT_ID if self._short_ids else _VALID_ID).match(call.id) and self._is_free(call.id, place):
             wire = call.id
+        elif self._short_ids:
+            number = 0
+            while not self._is_free(wire := _short(f"{call.id}\0{call.key}\0{number}"), place):
+                number += 1
         else:
             source = f"{call.id}\0{call.key}".encode("utf-8", "surrogatepass")
             base = f"{_BAD_ID.sub('_', call.id)[:32] or 'call'}_{hashlib.sha256(source).hexdigest()[:8]}"
@@ -168,6 +187,10 @@ class EncodedHistory:
         calls = transcript[at].tool_calls if at >= 0 else ()
         by_key = {call.key or call.id: wire for call, wire in zip(calls, self._ids.get(at, ()), strict=True)}
         return tuple(by_key.get(result.key, "") for result in transcript[index].tool_results)
+
+
+def _short(source: str) -> str:
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
 def _append(pieces: list[bytes], before: Shape | None, shape: Shape, body: bytes) -> None:

@@ -16,7 +16,7 @@ from sapwood.core.errors import (
     LLMError,
     ModelNotFoundError,
 )
-from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, RestartChunk, StreamChunk
+from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, RestartChunk, StreamChunk, UsageChunk
 from sapwood.llm.retry import is_network_error
 
 log = logging.getLogger("sapwood.llm")
@@ -87,7 +87,7 @@ class _Chain:
                 chunks = iter(cast("Iterator[StreamChunk]", provider.stream(self._request)))
                 try:
                     for chunk in chunks:
-                        shown = True
+                        shown = shown or not isinstance(chunk, UsageChunk)
                         yield _marked(chunk, provider)
                 finally:
                     close = getattr(chunks, "close", None)
@@ -110,7 +110,7 @@ class _Chain:
                 chunks = aiter(cast("AsyncIterator[StreamChunk]", provider.stream(self._request)))
                 async with aclosing(cast("_Closable", chunks)):
                     async for chunk in chunks:
-                        shown = True
+                        shown = shown or not isinstance(chunk, UsageChunk)
                         yield _marked(chunk, provider)
                 return
             except (LLMError, OSError) as error:

@@ -20,6 +20,7 @@ from sapwood.core.model import (
     StreamChunk,
     TextChunk,
     ThinkingChunk,
+    UsageChunk,
 )
 from sapwood.llm.anthropic.decode import AnthropicDecoder
 from sapwood.llm.anthropic.encode import encode_body
@@ -168,7 +169,7 @@ class _Reading:
             chunks = self._decoder.take(plain)
         except LLMError as error:
             raise self._explained(error)  # noqa: B904 - the same error, with more in it
-        self._shown = self._shown or bool(chunks)
+        self._shown = self._shown or any(not isinstance(chunk, UsageChunk) for chunk in chunks)
         yield from chunks
 
     def finish(self, final: Any) -> Iterator[StreamChunk]:

@@ -12,7 +12,17 @@ import msgspec
 from sapwood.core.errors import ServerError
 from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
-from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    ModelProfile,
+    Reply,
+    ServerCallChunk,
+    ServerResultChunk,
+    StopReason,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
 from sapwood.llm.failures import Complaint, complaint, error_from
@@ -127,8 +137,11 @@ class AnthropicDecoder:
         if kind == "content_block_stop":
             if index in self._blocks:
                 self._blocks[index].closed = True
+                return _server_call(self._blocks[index])
         elif kind == "message_start":
             self._begin(object_in(event, "message"))
+            usage = _usage_of(self._usage)
+            return _NOTHING if usage is None else (UsageChunk(usage),)
         elif kind == "message_delta":
             self._stop = text_in(object_in(event, "delta"), "stop_reason") or self._stop
             self._add_usage(object_in(event, "usage"))
@@ -160,7 +173,7 @@ class AnthropicDecoder:
             if text := text_in(start, "thinking"):
                 block.pieces.append(text)
                 return (ThinkingChunk(text),)
-        return _NOTHING
+        return _server_result(start)
 
     def _take_delta(self, index: int, delta: dict[str, Any]) -> Sequence[StreamChunk]:
         kind = text_in(delta, "type")
@@ -243,7 +256,7 @@ class AnthropicDecoder:
                 return None
             case kind:
                 raw = _with_input(block.start, text, block.closed)
-                return None if raw is None else Opaque(kind, {provider: raw})
+                return None if raw is None else Opaque(kind, {provider: raw}, readable(raw))
 
     def _call(self, block: _Block, text: str, *, is_complete: bool) -> ToolCall:
         name, id = text_in(block.start, "name"), text_in(block.start, "id")
@@ -257,6 +270,42 @@ class AnthropicDecoder:
                 return ToolCall(name, given, id=id, provider_data=data)
             text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
         return read_call(name, text, complete=is_complete, id=id, provider_data=data)
+
+
+def _server_call(block: _Block) -> Sequence[StreamChunk]:
+    """Return the call of a tool that the provider runs itself, once its arguments are whole."""
+    start = block.start
+    if text_in(start, "type") not in ("server_tool_use", "mcp_tool_use"):
+        return _NOTHING
+    raw = _with_input(start, "".join(block.pieces), closed=True)
+    return (ServerCallChunk(text_in(start, "id"), text_in(start, "name"), object_in(raw, "input")),)
+
+
+def _server_result(start: dict[str, Any]) -> Sequence[StreamChunk]:
+    """Return the result of a tool that the provider runs itself; it arrives whole."""
+    kind = text_in(start, "type")
+    if not kind.endswith("_tool_result"):
+        return _NOTHING
+    content = start.get("content")
+    is_error = start.get("is_error") is True or text_in(content, "type").endswith("_error")
+    return (ServerResultChunk(text_in(start, "tool_use_id"), kind.removesuffix("_tool_result"), content, is_error),)
+
+
+def readable(block: dict[str, Any]) -> str:
+    """Return what another model may read in place of a block of Anthropic's own, empty where it needs nothing.
+
+    A summary stands for messages that may be gone, and what a program printed may be what the next words are about.
+
+    >>> readable({"type": "compaction", "content": "They spoke of boats."})
+    'Summary of the earlier conversation: They spoke of boats.'
+    """
+    match block:
+        case {"type": "compaction", "content": str(summary)} if summary:
+            return f"Summary of the earlier conversation: {summary}"
+        case {"type": str(kind), "content": {"stdout": str(output)}} if kind.endswith("tool_result") and output:
+            return f"[A program printed: {output}]"
+        case _:
+            return ""
 
 
 def _merged(start: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
@@ -298,4 +347,5 @@ def _usage_of(usage: dict[str, Any]) -> Usage | None:
         cache_creation_tokens=sum(count_in(row, "cache_creation_input_tokens") for row in rows),
         cache_read_tokens=sum(count_in(row, "cache_read_input_tokens") for row in rows),
         thinking_tokens=count_in(object_in(usage, "output_tokens_details"), "thinking_tokens"),
+        long_cache_tokens=sum(count_in(object_in(row, "cache_creation"), "ephemeral_1h_input_tokens") for row in rows),
     )

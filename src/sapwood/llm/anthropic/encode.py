@@ -30,13 +30,11 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
 from sapwood.llm.options import ModelOptions
 from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
 VERSION = "2023-06-01"
-MARK = b'"cache_control":{"type":"ephemeral"}'
-LONG_MARK = b'"cache_control":{"type":"ephemeral","ttl":"1h"}'
 DEFAULT_MAX_TOKENS = 8_192
 DEFAULT_THINKING = 4_096
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
@@ -84,7 +82,7 @@ def encode_body(
     request: ModelRequest, profile: ModelProfile, options: ModelOptions, *, stream: bool = True, platform: str = ""
 ) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps."""
-    mark = _mark(request, profile)
+    mark = cache_mark(request.cache, profile)
     fields = _fields(request, profile, options, mark)
     if platform:  # the clouds have the model in the address
         del fields["model"]
@@ -101,12 +99,6 @@ def encode_body(
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
     pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
-
-
-def _mark(request: ModelRequest, profile: ModelProfile) -> bytes:
-    if request.cache is None or not profile.cache_marks:
-        return b""
-    return LONG_MARK if request.cache.ttl == "1h" and "1h" in profile.cache_ttls else MARK
 
 
 def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions, mark: bytes) -> dict[str, bytes]:

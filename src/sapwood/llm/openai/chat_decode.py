@@ -10,9 +10,18 @@ from typing import Any
 import msgspec
 
 from sapwood.core.errors import ServerError
-from sapwood.core.json_object import is_list, is_object
+from sapwood.core.json_object import is_list, is_object, read_object
 from sapwood.core.messages import Opaque, Part, Text, Thinking
-from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    ModelProfile,
+    Reply,
+    ServerCallChunk,
+    ServerResultChunk,
+    StopReason,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+)
 from sapwood.core.usage import Usage
 from sapwood.llm.failures import Complaint, complaint, error_from
 from sapwood.llm.openai.chat_calls import CallAssembly
@@ -28,6 +37,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 _FAILED = frozenset({"error", "insufficient_system_resource"})
 _CUT_SHORT = frozenset({"length", "content_filter"})
+_SOURCES = ("citations", "search_results")
 _NOTHING: tuple[StreamChunk, ...] = ()
 
 
@@ -41,6 +51,7 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning_details: Any = None
     extra_content: Any = None
     annotations: Any = None
+    executed_tools: Any = None
 
     def is_text_only(self) -> bool:
         return (
@@ -52,6 +63,7 @@ class _Delta(msgspec.Struct, gc=False):
             and not self.refusal
             and self.function_call is None
             and self.annotations is None
+            and self.executed_tools is None
         )
 
 
@@ -66,6 +78,7 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: Any = None
     error: Any = None
     x_groq: Any = None
+    citations: Any = None
 
 
 # Nearly all chunks add text, so that is decoded into slots; whatever does not fit goes the general way.
@@ -84,6 +97,8 @@ class ChatDecoder:
         self._details: list[dict[str, Any]] = []
         self._extra: dict[str, Any] = {}
         self._annotations: list[Any] = []
+        self._sources: dict[str, Any] = {}
+        self._executed: dict[Any, bool] = {}
         self._calls = CallAssembly(profile.provider)
         self._refused = False
         self._finish = ""
@@ -98,7 +113,7 @@ class ChatDecoder:
                 chunk = _decode_chunk(data)
             except UNREADABLE:  # ValidationError is a DecodeError
                 return self._feed_any(event, data)
-            if len(chunk.choices) == 1 and chunk.usage is None and chunk.error is None:
+            if len(chunk.choices) == 1 and chunk.usage is None and chunk.error is None and chunk.citations is None:
                 choice = chunk.choices[0]
                 delta = choice.delta
                 if (
@@ -132,6 +147,9 @@ class ChatDecoder:
         self._model = text_in(chunk, "model") or self._model
         usage = object_in(chunk, "usage") or object_in(object_in(chunk, "x_groq"), "usage")
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
+        for name in _SOURCES:  # repeated in every chunk, so the last is whole
+            if found := list_in(chunk, name):
+                self._sources[name] = found
         chunks: list[StreamChunk] = []
         for choice in list_in(chunk, "choices"):
             index = choice.get("index") if is_object(choice) else None
@@ -163,7 +181,21 @@ class ChatDecoder:
         if extra := object_in(delta, "extra_content"):
             self._extra = {"extra_content": extra}
         self._annotations += list_in(delta, "annotations")
+        for tool in list_in(delta, "executed_tools"):
+            self._take_executed(tool, chunks)
         return chunks
+
+    def _take_executed(self, tool: Any, chunks: list[StreamChunk]) -> None:
+        """Take a tool that the server ran itself (Groq): first its call, then the same with its output."""
+        index = tool.get("index") if is_object(tool) else None
+        id, name = f"executed_{index}", text_in(tool, "type") or "tool"
+        if index not in self._executed:
+            self._executed[index] = False
+            found = read_object(text_in(tool, "arguments"))
+            chunks.append(ServerCallChunk(id, name, found if isinstance(found, dict) else {}))
+        if not self._executed[index] and "output" in tool:
+            self._executed[index] = True
+            chunks.append(ServerResultChunk(id, name, tool["output"]))
 
     def _take_content_part(self, part: Any, chunks: list[StreamChunk]) -> None:
         if text_in(part, "type") == "thinking":
@@ -225,7 +257,8 @@ class ChatDecoder:
         if self._extra:
             parts.append(Opaque("message", {provider: self._extra}))
         if self._texts:
-            notes = {provider: {"annotations": self._annotations}} if self._annotations else None
+            own = {"annotations": self._annotations} if self._annotations else {}
+            notes = {provider: {**own, **self._sources}} if own or self._sources else None
             parts.append(Text("".join(self._texts), notes))
         return parts
 

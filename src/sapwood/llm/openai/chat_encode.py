@@ -24,10 +24,11 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption
 from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
+THINK_TAGS = "<think>"
 NO_OUTPUT = "(no output)"
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "stop": "stop", "seed": "seed"}
 # Texts are joined inside one JSON string: a text-only message is what the simplest servers understand.
@@ -66,16 +67,37 @@ def key_headers(api_key: str | None, key_header: str) -> dict[str, str]:
 def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps."""
     head = join_fields(with_extra(_fields(request, profile, options), options.extra_body))
-    history = request.transcript.derived(("openai.chat", profile), lambda: EncodedHistory(partial(_fragment, profile)))
+    history = request.transcript.derived(
+        ("openai.chat", profile),
+        lambda: EncodedHistory(partial(_fragment, profile), short_ids=profile.short_call_ids),
+    )
     notice = None
     if request.notice and request.notice.strip():
         notice = Fragment(_TEXT, encode_json(request.notice)[1:-1])
-    pieces = history.pieces(request.transcript, notice=notice)
-    system = "\n\n".join(text for text in request.system if text.strip())
-    if system:
-        first = encode_json({"role": profile.system_role, "content": system})
+    mark = cache_mark(request.cache, profile)
+    end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
+    if first := _system(request, profile, mark):
         pieces = [first, b"," if any(pieces) else b"", *pieces]
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
+
+
+def _system(request: ModelRequest, profile: ModelProfile, mark: bytes) -> bytes:
+    """Return the system message; where the server wants cache marks, in parts, of which the stable one is marked."""
+    plan = request.cache
+    count = len(request.system) if plan is None or plan.stable is None else plan.stable
+    halves = [joined for texts in (request.system[:count], request.system[count:]) if (joined := _joined(texts))]
+    if not halves:
+        return b""
+    role = encode_json(profile.system_role)
+    if not mark or plan is None or not plan.prefix or not _joined(request.system[:count]):
+        return b'{"role":%b,"content":%b}' % (role, encode_json("\n\n".join(halves)))
+    parts = [encode_json({"type": "text", "text": text}) for text in halves]
+    return b'{"role":%b,"content":[%b]}' % (role, b",".join([parts[0][:-1] + b"," + mark + b"}", *parts[1:]]))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n".join(text for text in texts if text.strip())
 
 
 def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, bytes]:
@@ -102,7 +124,11 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
 
 def _thinking(asked: ThinkingOption, profile: ModelProfile) -> dict[str, Any]:
     if profile.thinking == "switch":
-        return {"thinking": {"type": "enabled" if asked else "disabled"}}
+        kept = {"clear_thinking": False} if asked and profile.kept_thinking else {}
+        return {"thinking": {"type": "enabled" if asked else "disabled", **kept}}
+    if profile.thinking == "any":
+        name = "enabled" if isinstance(asked, bool) else "effort" if isinstance(asked, str) else "max_tokens"
+        return {"reasoning": {name: asked}}
     if asked is False:
         return {"reasoning_effort": "none"}
     return {"reasoning_effort": asked if isinstance(asked, str) else "medium"}
@@ -147,10 +173,18 @@ def _user(profile: ModelProfile, message: Message) -> Fragment | None:
     blocks = [block for part in parts if (block := _input_block(profile, part)) is not None]
     if not blocks:
         return None
+    if profile.cache_marks:
+        return _markable(_PARTS, blocks)
     if all(block["type"] == "text" for block in blocks):
         text = "\n\n".join(block["text"] for block in blocks)
         return Fragment(_TEXT, encode_json(text)[1:-1])
     return Fragment(_PARTS, encode_json(blocks)[1:-1])
+
+
+def _markable(shape: Shape, blocks: list[dict[str, Any]]) -> Fragment:
+    """Return a message in parts, the last of which can take a cache mark."""
+    body = encode_json(blocks)[1:-1]
+    return Fragment(shape, body, len(body) - 1, len(blocks))
 
 
 def _input_block(profile: ModelProfile, part: Any) -> dict[str, Any] | None:
@@ -199,6 +233,8 @@ def _assistant(profile: ModelProfile, message: Message, ids: Sequence[str], ends
     body: dict[str, Any] = {"role": "assistant", "content": text or None}
     if message.origin == profile.origin:
         body.update(_returned(message, profile, text))
+    if profile.returned_thinking and profile.returned_thinking != THINK_TAGS:
+        body.setdefault(profile.returned_thinking, "")  # a reply without it is refused once tools were used
     if calls:
         body["tool_calls"] = calls
     return body
@@ -218,7 +254,9 @@ def _returned(message: Message, profile: ModelProfile, text: str) -> dict[str, A
         match part:
             case Thinking():
                 own = own_data(part.provider_data, profile.provider)
-                if own.get("field") == "reasoning_content":
+                if profile.returned_thinking == THINK_TAGS and part.text.strip():
+                    fields["content"] = f"<think>\n{part.text}\n</think>\n\n{text}"
+                elif own.get("field") == "reasoning_content":
                     fields["reasoning_content"] = fields.get("reasoning_content", "") + part.text
                 elif own.get("field") == "content":
                     thought = {"type": "thinking", "thinking": [{"type": "text", "text": part.text}]}
@@ -238,16 +276,17 @@ def _tool(profile: ModelProfile, message: Message, ids: Sequence[str]) -> Fragme
     for result, id in zip(message.tool_results, ids, strict=True):
         if not id:
             continue  # no call of this request asked for it
-        text = result.text
-        answers.append(
-            encode_json(
-                {"role": "tool", "tool_call_id": id, "content": text if text.strip() else NO_OUTPUT},
-            )
-        )
+        text = result.text if result.text.strip() else NO_OUTPUT
+        content = [{"type": "text", "text": text}] if profile.cache_marks else text
+        answers.append(encode_json({"role": "tool", "tool_call_id": id, "content": content}))
         shown += _shown(result, profile)
     if shown:  # a tool message holds text only, so pictures follow in the user's name
         answers.append(encode_json({"role": "user", "content": shown}))
-    return Fragment(_ALONE, b",".join(answers)) if answers else None
+    if not answers:
+        return None
+    body = b",".join(answers)
+    mark_at = len(body) - len(b"}]}") if profile.cache_marks or shown else -1
+    return Fragment(_ALONE, body, mark_at, len(answers))
 
 
 def _shown(result: ToolResult, profile: ModelProfile) -> list[dict[str, Any]]:
