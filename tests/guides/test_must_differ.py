@@ -8,23 +8,35 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 from pydantic import Field
 
 from sapwood import (
     Agent,
+    AuthenticationError,
     BaseLLMProvider,
+    LLMError,
+    Message,
+    ModelNotFoundError,
+    RateLimitError,
     ServerError,
     create_memory_store,
+    create_provider,
     lazy_toolset,
     memory_source,
     tool,
 )
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk
 from sapwood.core.names import wire_name
-from sapwood.llm.anthropic import AnthropicCodec
+from sapwood.core.transcript import Transcript
+from sapwood.llm.anthropic import AnthropicCodec, AnthropicProvider
+from sapwood.llm.anthropic.decode import AnthropicDecoder
+from sapwood.llm.failures import error_of
 from sapwood.llm.openai import ChatCodec
-from sapwood.testing import call, calls, says, scripted
+from sapwood.llm.retry import RetryPolicy, retry_delay
+from sapwood.testing import call, calls, fails, says, scripted
+from support.replay_server import Faults, ReplayServer
 from support.turns import bound, finishes, spec, turn
 
 RUNTIMES = pytest.mark.parametrize("runtime", ["blocking", "asyncio"])
@@ -250,10 +262,95 @@ def test_b41_one_protocol_takes_plain_and_async_streams() -> None:
             yield TextChunk("hi")
             yield Reply((_text("hi"),))
 
-    for model in (Plain(), Async()):
+    class Returns:  # a coroutine that returns a stream
+        profile = PROFILE
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        async def stream(self, request: ModelRequest) -> Any:
+            return self.inner.stream(request)
+
+    for model in (Plain(), Async(), Returns(Plain()), Returns(Async())):
         for runtime in ("blocking", "asyncio"):
             assert run(Agent(llm=model), runtime)[-1].text == "hi"  # type: ignore[arg-type]
     assert BaseLLMProvider is not None
+
+
+def test_b23_retries_are_one_layer_that_reads_the_header() -> None:
+    from pathlib import Path
+
+    wire = Path(__file__).parents[1] / "llm" / "wire" / "anthropic-messages-text-stream.json"
+    faults = Faults(fail_first=99, fail_status=[429], retry_after="0.01")
+    with ReplayServer(wire, faults=faults) as server:
+        agent = Agent(llm=AnthropicProvider("some", base_url=server.url))
+        with pytest.raises(RateLimitError) as caught:
+            list(agent.chat("hi"))
+        assert len(server.requests) == 3
+    assert caught.value.retry_after_seconds == 0.01
+    error = ServerError("down")
+    assert retry_delay(error, 0, 0.0) != retry_delay(error, 0, 1.0)  # jitter
+    late = RetryPolicy(deadline_seconds=1.0)
+    assert retry_delay(error, 0, 0.0, policy=late, elapsed_seconds=0.9) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "transient"),
+    [("overloaded_error", True), ("api_error", True), ("rate_limit_error", True), ("invalid_request_error", False)],
+)
+def test_b24_an_error_event_is_what_it_says(kind: str, transient: bool) -> None:
+    decoder = AnthropicDecoder(PROFILE)
+    event = msgspec.json.encode({"type": "error", "error": {"type": kind, "message": "no"}})
+    with pytest.raises(LLMError) as caught:
+        decoder.feed(b"error", event)
+    assert caught.value.is_transient == transient
+
+
+def test_b24_statuses_keys_stop_reasons_and_raw_network_errors() -> None:
+    assert all(error_of(b"{}", status=status).is_transient for status in (408, 409))
+    with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
+        list(Agent("anthropic/m", max_retries=0).chat("hi"))
+    for reason, cause in (("refusal", "refusal"), ("context_window", "max_tokens"), ("content_filter", "refusal")):
+        agent = Agent(llm=scripted(says("no", stop_reason=reason)))  # type: ignore[arg-type]
+        list(agent.chat("hi"))
+        assert agent.last_turn is not None
+        assert agent.last_turn.stopped_by == cause
+    assert retry_delay(ConnectionResetError(), 0, 0.0) == 0.5
+
+
+def test_b25_a_fallback_answers_for_keys_models_and_networks_and_is_the_one_reported() -> None:
+    for error in (AuthenticationError("bad"), ModelNotFoundError("gone"), ConnectionResetError("peer")):
+        second = scripted(says("ok"), profile=ModelProfile("second", "m"))
+        agent = Agent(llm=scripted(fails(error)), fallbacks=[second], max_retries=0)
+        assert "".join(agent.chat("hi")) == "ok"
+        assert agent.last_turn is not None
+        assert agent.last_turn.rounds[0].model == agent.last_messages[-1].origin == "second/m"
+
+
+def test_b25_an_empty_stream_is_no_answer() -> None:
+    class Silent:
+        profile = PROFILE
+
+        def stream(self, request: ModelRequest) -> Any:
+            return iter(())
+
+    agent = Agent(llm=Silent(), fallbacks=[scripted(says("ok"))], max_retries=0)
+    assert "".join(agent.chat("hi")) == "ok"
+
+
+def test_b25_an_entry_has_a_key_and_options_of_its_own() -> None:
+    entry = create_provider("openai/gpt-4o", api_key="own", temperature=0.5)
+    agent = Agent("anthropic/m", api_key="first", fallbacks=[entry, "anthropic/n"])
+    chain: Any = agent._llm()
+    assert [provider._secret() for provider in chain.providers] == ["first", "own", "first"]
+
+
+def test_b44_the_cap_has_the_name_that_the_model_wants() -> None:
+    for name, field in (("openai-chat/o3", "max_completion_tokens"), ("groq/m", "max_tokens")):
+        provider: Any = create_provider(name, api_key="k", max_tokens=50)
+        sent = msgspec.json.decode(provider._call(ModelRequest(Transcript.of([Message.user("hi")]))).body)
+        assert sent[field] == 50
+        assert len({"max_tokens", "max_completion_tokens"} & set(sent)) == 1
 
 
 def _text(text: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -17,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sapwood.core.cancel import CancelToken
 from sapwood.core.errors import StepCancelledError, StepTimeoutError
@@ -26,6 +27,7 @@ from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
+from sapwood.runtime.streams import opened
 from sapwood.runtime.threads import Worker
 from sapwood.runtime.waits import CancelledButEnded, limited, watched
 
@@ -80,7 +82,9 @@ class AsyncioRuntime(SystemClock):
 
     async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """Iterate what the function returns; a merely iterable one is stepped in threads."""
-        items = fn(*args)
+        items: AnyIterable[T] = fn(*args)
+        if isawaitable(items):
+            items = opened(cast("Awaitable[AnyIterable[T]]", items))  # a provider may be written so
         source: AsyncIterator[T] = aiter(items) if isinstance(items, AsyncIterable) else _threaded(step, items)
         close = getattr(source, "aclose", None)
         try:

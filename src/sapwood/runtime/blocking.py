@@ -8,10 +8,19 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from inspect import isawaitable, iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sapwood.core.errors import StepCancelledError, StepTimeoutError
 from sapwood.core.events import AgentEvent
@@ -19,6 +28,7 @@ from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
+from sapwood.runtime.streams import opened
 
 if TYPE_CHECKING:
     from sapwood.core.cancel import CancelToken
@@ -67,7 +77,9 @@ class BlockingRuntime(SystemClock):
 
     async def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """Iterate in place; what is only async-iterable is stepped on the private loop."""
-        items = fn(*args)
+        items: AnyIterable[T] = fn(*args)
+        if isawaitable(items):
+            items = opened(cast("Awaitable[AnyIterable[T]]", items))  # a provider may be written so
         if isinstance(items, Iterable):
             iterator = iter(items)
             try:
