@@ -298,4 +298,5 @@ def _usage_of(usage: dict[str, Any]) -> Usage | None:
         cache_creation_tokens=sum(count_in(row, "cache_creation_input_tokens") for row in rows),
         cache_read_tokens=sum(count_in(row, "cache_read_input_tokens") for row in rows),
         thinking_tokens=count_in(object_in(usage, "output_tokens_details"), "thinking_tokens"),
+        long_cache_tokens=sum(count_in(object_in(row, "cache_creation"), "ephemeral_1h_input_tokens") for row in rows),
     )
