@@ -107,6 +107,9 @@ if TYPE_CHECKING:
     from sapwood.core.usage import Usage as Usage
     from sapwood.llm.anthropic.client import AnthropicClientLike as AnthropicClientLike
     from sapwood.llm.base import BaseLLMProvider as BaseLLMProvider
+    from sapwood.llm.pricing import MODEL_PRICING as MODEL_PRICING
+    from sapwood.llm.pricing import Price as Price
+    from sapwood.llm.profiles import register_model as register_model
     from sapwood.llm.registry import create_provider as create_provider
     from sapwood.llm.registry import register_provider as register_provider
     from sapwood.memory.recall import format_memory_block as format_memory_block
@@ -225,6 +228,9 @@ _NAMES = {
     "AnthropicClientLike": "sapwood.llm.anthropic.client",
     "create_provider": "sapwood.llm.registry",
     "register_provider": "sapwood.llm.registry",
+    "register_model": "sapwood.llm.profiles",
+    "MODEL_PRICING": "sapwood.llm.pricing",
+    "Price": "sapwood.llm.pricing",
     # runs
     "Run": "sapwood.core.run",
     "Runtime": "sapwood.core.ports",
@@ -253,6 +259,7 @@ _NAMES = {
 
 __version__ = "0.1.0"
 __all__ = [
+    "MODEL_PRICING",
     "Agent",
     "AgentContextPart",
     "AgentEvent",
@@ -306,6 +313,7 @@ __all__ = [
     "ModelRequest",
     "OutputMissingError",
     "PreparedContext",
+    "Price",
     "ProviderNotInstalledError",
     "ProviderWaiting",
     "RateLimitError",
@@ -362,6 +370,7 @@ __all__ = [
     "memory_source",
     "merge_toolsets",
     "recall_memory",
+    "register_model",
     "register_provider",
     "remember_facts",
     "run_agent",

@@ -58,6 +58,10 @@ def test_a_turn_adds_its_own_rounds_and_the_turns_below_it() -> None:
         turn.total_cost_usd,
     ) == (300, 50, 12, 353, 3, 0.75)
     assert (turn.run_total_tokens, turn.run_total_tool_calls, turn.run_total_cost_usd) == (353 + 11 + 1_000, 8, 5.75)
+    unpriced = TurnDiagnostics((RoundUsage(0, 5), rounds[0]))
+    assert (unpriced.total_cost_usd, unpriced.run_total_cost_usd) == (None, None)
+    above = turn.replace(children=(*turn.children, ChildTurn("c", "y", unpriced)))
+    assert (above.total_cost_usd, above.run_total_cost_usd) == (0.75, None)  # what is not known is not free
     empty = TurnDiagnostics()
     assert (empty.run_total_tokens, empty.run_total_tool_calls, empty.run_total_cost_usd) == (0, 0, 0)
 

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from wire_files import wire_file
 
+from sapwood.llm import pricing, profiles
 from support.replay_server import Faults, ReplayServer
 
 Serve = Callable[..., ReplayServer]
@@ -27,3 +28,12 @@ def serve() -> Iterator[Serve]:
             return stack.enter_context(ReplayServer(found, faults=Faults(**faults), on_exhausted="repeat"))
 
         yield start
+
+
+@pytest.fixture
+def fresh_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what was registered, priced and logged before, and what the test does."""
+    monkeypatch.setattr(profiles, "_registered", {})
+    monkeypatch.setattr(profiles, "_told", set())
+    monkeypatch.setattr(pricing, "_unpriced", set())
+    monkeypatch.setattr(pricing.MODEL_PRICING, "_changed", {})

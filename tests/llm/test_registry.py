@@ -10,7 +10,8 @@ from sapwood.core.model import ModelRequest
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
 from sapwood.llm.openai import OpenAIChatProvider
-from sapwood.llm.profiles import price_of, profile_of
+from sapwood.llm.pricing import price_of
+from sapwood.llm.profiles import profile_of
 from sapwood.llm.registry import create_provider, register_provider
 from sapwood.llm.scripted import says, scripted
 
@@ -90,7 +91,7 @@ def test_providers_differ_by_data() -> None:
     assert (claude.max_tokens_field, gpt.max_tokens_field) == ("max_tokens", "max_completion_tokens")
     assert (gpt.system_role, o3.system_role) == ("system", "developer")
     assert not profile_of("anthropic", "claude-fable-5").forced_tool_choice
-    assert [p.tool_loading for p in (claude, gpt, profile_of("ollama", "qwen3"))] == ["dispatch", "dispatch", "relist"]
+    assert [p.tool_loading for p in (claude, gpt, profile_of("ollama", "qwen3"))] == ["deferred", "dispatch", "relist"]
 
 
 def test_a_model_that_only_another_server_knows_is_asked_the_plain_way() -> None:

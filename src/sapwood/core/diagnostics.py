@@ -1,5 +1,6 @@
 """What a turn reports about itself when it is over."""
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal, TypeAlias
 
 from sapwood.core.struct import Data
@@ -59,9 +60,9 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
         return sum(item.tool_calls for item in self.rounds)
 
     @property
-    def total_cost_usd(self) -> float:
-        """Cost of this turn's own rounds, as far as prices are known."""
-        return sum(item.cost_usd for item in self.rounds)
+    def total_cost_usd(self) -> float | None:
+        """Cost of this turn's own rounds; None where that of one is not known."""
+        return _total(item.cost_usd for item in self.rounds)
 
     @property
     def run_total_tokens(self) -> int:
@@ -74,9 +75,10 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
         return self.total_tool_calls + sum(child.diagnostics.run_total_tool_calls for child in self.children)
 
     @property
-    def run_total_cost_usd(self) -> float:
-        """Cost of this turn and of all turns below it."""
-        return self.total_cost_usd + sum(child.diagnostics.run_total_cost_usd for child in self.children)
+    def run_total_cost_usd(self) -> float | None:
+        """Cost of this turn and of all turns below it; None where a part of it is not known."""
+        below = (child.diagnostics.run_total_cost_usd for child in self.children)
+        return _total((self.total_cost_usd, *below))
 
 
 class ChildTurn(Data, frozen=True, tag="child_turn"):
@@ -86,3 +88,13 @@ class ChildTurn(Data, frozen=True, tag="child_turn"):
     tool_call_id: str
     name: str
     diagnostics: TurnDiagnostics
+
+
+def _total(costs: Iterable[float | None]) -> float | None:
+    """Return the sum; a part that is not known must not read as free."""
+    total = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total

@@ -67,7 +67,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     """What one round used: its model call and the results of its tool calls.
 
     tool_schema_tokens, tool_result_tokens: estimates; the provider reports neither apart.
-    cost_usd: 0.0 where nothing is known of the price.
+    cost_usd: None where the price is not known, which is not the same as free.
     ledger: what the request of the round held. model: `provider/model` that answered.
     """
 
@@ -80,7 +80,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     cache_creation_tokens: int = 0
     cache_read_tokens: int = 0
     tool_calls: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
     estimated: bool = False
     ledger: ContextLedger | None = None
     model: str = ""

@@ -212,7 +212,7 @@ async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, N
             usage.cache_creation_tokens,
             usage.cache_read_tokens,
             len(run.calls),
-            usage.cost_usd or 0.0,
+            usage.cost_usd,
             usage.estimated,
             ledger,
             run.origin,
