@@ -55,6 +55,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     stream_usage: usage must be asked for in a stream, and may be.
     returned_thinking: the field in which a chat server wants its thinking back on every reply that used tools.
     known: the table names the model, and not only its provider.
+    call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -84,6 +85,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     stream_usage: bool = True
     returned_thinking: str = ""
     known: bool = True
+    call_signatures: bool = False
 
     @property
     def origin(self) -> str:

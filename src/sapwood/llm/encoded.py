@@ -58,10 +58,15 @@ whether it ends the request -> its fragment, None where it shows the provider no
 
 
 class EncodedHistory:
-    """The encoded messages of one branch of a transcript, for one codec and model."""
+    """The encoded messages of one branch of a transcript, for one codec and model.
 
-    def __init__(self, encode: Encode) -> None:
+    label: what stands for a call's wire id, also at its result, where the protocol joins the two in another
+    way, such as by name.
+    """
+
+    def __init__(self, encode: Encode, *, label: Callable[[ToolCall], str] | None = None) -> None:
         self._encode = encode
+        self._label = label
         self._fragments: dict[int, Fragment | None] = {}
         self._filled = 0
         self._used: dict[str, tuple[int, int]] = {}  # wire id -> the call that has it
@@ -70,7 +75,7 @@ class EncodedHistory:
 
     def forked(self, length: int) -> "EncodedHistory":
         """Return a copy for another branch of the transcript, with its first `length` messages."""
-        other = EncodedHistory(self._encode)
+        other = EncodedHistory(self._encode, label=self._label)
         filled = min(self._filled, length)
         other._fragments = {index: self._fragments[index] for index in range(filled)}
         other._ids = {index: ids for index, ids in list(self._ids.items()) if index < filled}
@@ -145,6 +150,8 @@ class EncodedHistory:
 
     def _wire_id(self, call: ToolCall, place: tuple[int, int]) -> str:
         """Return the provider's id where it is valid and new here, else one made of it."""
+        if self._label is not None:
+            return self._label(call)
         if _VALID_ID.match(call.id) and self._is_free(call.id, place):
             wire = call.id
         else:
