@@ -84,7 +84,7 @@ def count_call(
     body = _object({name: fields[name] for name in _COUNTED if name in fields}, _contents(request, profile))
     if not platform:
         model = encode_json(_path(profile.model))
-        body = b'{"generateContentRequest":{"model":%b,%b}' % (model, body[1:] + b"}")
+        body = b'{"generateContentRequest":{"model":%b,%b}' % (model, body[1:])
     url = _url(base_url, profile.model, "countTokens", platform)
     return HttpCall(url, {**_headers(api_key, platform), **options.extra_headers}, body)
 
