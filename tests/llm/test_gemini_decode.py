@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_files import SMALL, exchanges, whole_set
 
+from sapwood import Agent, tool
 from sapwood.core.errors import (
     AuthenticationError,
     ContentFilterError,
@@ -93,6 +94,17 @@ def test_texts_grow_and_what_is_signed_stands_alone() -> None:
     assert [item for item in found if isinstance(item, UsageChunk)] == [found[0]]
 
 
+def test_usage_is_told_once_when_the_input_is_known() -> None:
+    late = chunk({"text": "b"})
+    early = {"candidates": chunk({"text": "a"})["candidates"], "usageMetadata": {"trafficType": "ON_DEMAND"}}
+    found = decode({"usageMetadata": {"promptTokenCount": 10}}, chunk({"text": "a"}), late, chunk(finish="STOP"))
+    later = decode(early, early, late, late, chunk(finish="STOP"))
+
+    assert found[:2] == [UsageChunk(Usage(10)), TextChunk("a")]
+    assert [item.type for item in later] == ["text_chunk"] * 2 + ["usage_chunk"] + ["text_chunk"] * 2 + ["reply"]
+    assert [type(item) for item in found].count(UsageChunk) == 1
+
+
 def test_calls_get_ids_where_the_model_gave_none_and_the_names_of_our_tools() -> None:
     reply = reply_of(
         chunk({"functionCall": {"name": "default_api:read", "args": {"n": 1}}, "thoughtSignature": "s"}),
@@ -158,6 +170,12 @@ def test_a_value_without_a_place_makes_the_call_malformed(path: str) -> None:
 
     assert isinstance(call, ToolCall)
     assert call.problem == "malformed"
+
+
+def test_arguments_that_are_no_object_are_kept_as_they_came() -> None:
+    (call,) = content_of(chunk({"functionCall": {"name": "a", "args": "x=1"}}, finish="STOP"))
+
+    assert call == ToolCall("a", id="call_0", raw='["x=1"]', problem="malformed")
 
 
 steps = st.lists(st.one_of(st.sampled_from(["a", "b c"]), st.integers(0, 3)), max_size=5)
@@ -371,6 +389,25 @@ def test_a_provider_without_a_key_says_which_one_is_read(monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AuthenticationError, match="set GEMINI_API_KEY"):
         next(GeminiProvider("gemini-3-flash").stream(request))
+
+
+def test_an_agent_goes_through_recorded_rounds(serve: Any) -> None:
+    @tool
+    def get_user_country() -> str:
+        """Where the user lives."""
+        return "Mexico"
+
+    server = serve("google-structured-tools-stream")
+    provider = GeminiProvider("gemini-3-flash-preview", base_url=server.url)
+    text = "".join(Agent(llm=provider).with_tools([get_user_country]).chat("What is the largest city in my country?"))
+
+    assert json.loads(text) == {"city": "Mexico City", "country": "Mexico"}
+    asked, answered = server.requests[1]["body"]["contents"][1:]
+    assert asked["parts"][0]["functionCall"] == {"id": "96c1su3s", "name": "get_user_country", "args": {}}
+    assert asked["parts"][0]["thoughtSignature"].startswith("EpIDCo8DAQw51scL+dHffCC+")
+    assert answered["parts"] == [
+        {"functionResponse": {"id": "96c1su3s", "name": "get_user_country", "response": {"result": "Mexico"}}}
+    ]
 
 
 def test_the_key_goes_into_the_header_and_the_first_signature_into_the_next_request() -> None:

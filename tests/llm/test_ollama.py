@@ -380,3 +380,5 @@ def test_pictures_in_a_body_are_no_measure_of_it() -> None:
     call = codec.encode(request, PROFILE, base_url="http://h", api_key=None)
 
     assert codec.sent(call, PROFILE) == Sent(0, 512)
+    drawn = body_of(Message.user("draw"), Message("assistant", (Image("aGk="),)), Message.user("more"))
+    assert drawn["messages"][1] == {"role": "assistant", "content": "", "images": ["aGk="]}

@@ -12,7 +12,7 @@ from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import ToolCall
 from sapwood.llm.arguments import read_call
 from sapwood.llm.gemini.names import called_name
-from sapwood.llm.shapes import encode_json, list_in, object_in, text_in
+from sapwood.llm.shapes import encode_json, list_in, text_in
 
 Step: TypeAlias = str | int
 MAX_STEPS = 200
@@ -38,7 +38,12 @@ class CallInProgress:
         """Add what one part says of the call; the first signature counts."""
         self.signature = self.signature or signature
         self.id = self.id or text_in(function, "id")
-        self._arguments |= object_in(function, "args")
+        whole: Any = function.get("args")
+        if is_object(whole):
+            self._arguments |= whole
+        elif whole is not None:
+            self._pieces.append(whole)
+            self._is_sound = False
         for piece in list_in(function, "partialArgs"):
             self._pieces.append(piece)
             self._is_sound = self._put(piece) and self._is_sound

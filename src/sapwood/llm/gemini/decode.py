@@ -130,15 +130,17 @@ class GeminiDecoder:
 
     def feed(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
         """Return the chunks of one event; raises LLMError where the event is an error."""
-        if self._usage_told:  # so the index is known too
+        if self._index is not None:
             try:
                 chunk = _decode_chunk(data)
             except UNREADABLE:  # ValidationError is a DecodeError
                 return self._feed_any(data)
             if len(chunk.candidates) == 1 and chunk.error is None and chunk.prompt_feedback is None:
                 candidate = chunk.candidates[0]
-                if candidate.index == self._index and candidate.is_text_only():
-                    if (counts := chunk.usage_metadata) is not None:
+                counts = chunk.usage_metadata
+                is_news = counts is not None and counts.prompt_token_count and not self._usage_told
+                if candidate.index == self._index and candidate.is_text_only() and not is_news:
+                    if counts is not None:
                         self._count(counts)
                     chunks: list[StreamChunk] = []
                     for part in candidate.content.parts:
@@ -170,11 +172,11 @@ class GeminiDecoder:
         self._usage.update({name: count_in(usage, name) for name in _COUNTS if usage.get(name) is not None})
         chunks: list[StreamChunk] = []
         if not self._usage_told and self._usage.get("promptTokenCount") and (known := usage_of(self._usage)):
+            self._usage_told = True
             chunks.append(UsageChunk(known))
         for candidate in list_in(response, "candidates"):
             if is_object(candidate):
                 self._take_candidate(candidate, chunks)
-        self._usage_told = bool(self._usage.get("promptTokenCount")) and self._index is not None
         return chunks
 
     def _take_candidate(self, candidate: dict[str, Any], chunks: list[StreamChunk]) -> None:

@@ -251,20 +251,22 @@ def _model_parts(profile: ModelProfile, message: Message, labels: Sequence[str])
     for part in message.content:
         own = own_data(getattr(part, "provider_data", None), profile.provider) if is_own else {}
         signature = text_in(own, "thoughtSignature")
-        if isinstance(part, ToolCall):
-            arguments = {} if part.problem else part.arguments
-            found: dict[str, Any] | None = {"functionCall": {**_called(next(numbered)), "args": arguments}}
-            if not signature and is_first_call and profile.call_signatures:
-                signature = NO_SIGNATURE
-            is_first_call = False
-        elif isinstance(part, Opaque) and own:
-            found, signature = own, ""  # whole, with what it was signed with
-        elif isinstance(part, Thinking):
-            found = {"text": part.text, "thought": True} if signature else None
-        elif isinstance(part, Text) and signature:
-            found = {"text": part.text}  # though it be empty
-        else:
-            found = _plain_part(part, profile)
+        found: dict[str, Any] | None
+        match part:
+            case ToolCall():
+                arguments = {} if part.problem else part.arguments
+                found = {"functionCall": {**_called(next(numbered)), "args": arguments}}
+                if not signature and is_first_call and profile.call_signatures:
+                    signature = NO_SIGNATURE
+                is_first_call = False
+            case Opaque() if own:
+                found, signature = own, ""  # whole, with what it was signed with
+            case Thinking():
+                found = {"text": part.text, "thought": True} if signature else None
+            case Text() if signature:
+                found = {"text": part.text}  # though it be empty
+            case _:
+                found = _plain_part(part, profile)
         if found is not None:
             parts.append({**found, "thoughtSignature": signature} if signature else found)
     return parts

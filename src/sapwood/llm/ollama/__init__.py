@@ -36,9 +36,9 @@ class OllamaCodec:
         >>> OllamaCodec().sent(HttpCall("http://host/api/chat", {}, b"{}"), ModelProfile(context_window=8192))
         Sent(text_bytes=2, window=8192)
         """
-        # Pictures take other room in the body than in the prompt.
-        size = 0 if b'"images":[' in call.body else len(call.body)
-        return Sent(size, window_of(profile, self._options))
+        # Pictures take other room in the body than in the prompt, and templates leave out older thinking.
+        is_telling = b'"images":[' not in call.body and b'"thinking":"' not in call.body
+        return Sent(len(call.body) if is_telling else 0, window_of(profile, self._options))
 
 
 class OllamaProvider(BaseLLMProvider):

@@ -138,9 +138,12 @@ def _assistant(profile: ModelProfile, message: Message, names: Sequence[str]) ->
         {"function": {"name": name, "arguments": {} if call.problem else call.arguments}}
         for call, name in zip(message.tool_calls, names, strict=True)
     ]
-    if not text and not calls:
+    images = _images(message.content, profile)
+    if not text and not calls and not images:
         return None
     body: dict[str, Any] = {"role": "assistant", "content": text}
+    if images:
+        body["images"] = images
     if calls:
         # A model in the middle of its tools goes on from what it thought.
         if thought := _thought(message, profile):
