@@ -9,6 +9,8 @@ from sapwood.core.errors import ConfigError, ProviderNotInstalledError
 from sapwood.core.model import ModelRequest
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
+from sapwood.llm.gemini import GeminiProvider
+from sapwood.llm.ollama import OllamaProvider
 from sapwood.llm.openai import OpenAIChatProvider
 from sapwood.llm.pricing import price_of
 from sapwood.llm.profiles import profile_of
@@ -23,6 +25,11 @@ from sapwood.llm.scripted import says, scripted
         ("claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
         ("OpenAI/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
         ("openai/org/model:free", OpenAIChatProvider, "openai/org/model:free"),
+        ("gemini/gemini-3-flash", GeminiProvider, "gemini/gemini-3-flash"),
+        ("google/gemini-3-flash", GeminiProvider, "gemini/gemini-3-flash"),
+        ("vertex/gemini-3-flash", GeminiProvider, "vertex/gemini-3-flash"),
+        ("vertex/claude-sonnet-4-5", AnthropicProvider, "vertex/claude-sonnet-4-5"),
+        ("ollama/qwen3:8b", OllamaProvider, "ollama/qwen3:8b"),
     ],
 )
 def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
@@ -94,6 +101,13 @@ def test_providers_differ_by_data() -> None:
     assert [p.tool_loading for p in (claude, gpt, profile_of("ollama", "qwen3"))] == ["deferred", "dispatch", "relist"]
 
 
+def test_a_cloud_has_the_facts_of_each_maker_whose_models_it_serves() -> None:
+    claude, gemini = (create_provider(f"vertex/{name}").profile for name in ("claude-haiku-4-5", "gemini-2.5-pro"))
+
+    assert (claude.cache_marks, claude.max_output_tokens) == (True, 64_000)
+    assert (gemini.context_window, gemini.thinking) == (1_048_576, "budget")
+
+
 def test_a_model_that_only_another_server_knows_is_asked_the_plain_way() -> None:
     local = OpenAIChatProvider("qwen3", base_url="http://127.0.0.1:8000/v1").profile
     known = OpenAIChatProvider("gpt-4o", base_url="http://127.0.0.1:8000/v1").profile
@@ -113,7 +127,7 @@ def test_prices_stand_beside_the_facts() -> None:
 def test_making_a_provider_imports_no_http_client() -> None:
     code = (
         "import sys; from sapwood.llm.registry import create_provider; create_provider('claude-x'); "
-        "create_provider('openai/gpt-4o'); "
+        "create_provider('openai/gpt-4o'); create_provider('gemini/gemini-3-flash'); create_provider('ollama/qwen3'); "
         "print([m for m in ('httpx2', 'aiohttp', 'asyncio', 'pydantic', 'ssl') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

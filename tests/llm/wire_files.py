@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sapwood.llm.framing import Splitter, splitter_of
+
 SMALL = Path(__file__).parent / "wire"
 _ROOT = Path(__file__).parents[2]
 
@@ -37,7 +39,12 @@ class Exchange(NamedTuple):
 
     @property
     def is_stream(self) -> bool:
-        return "event-stream" in self.response.get("headers", {}).get("content-type", "")
+        return self.response["status"] == 200 and self.splitter() is not None
+
+    def splitter(self) -> Splitter | None:
+        """What cuts the response into events, None where it is one JSON object."""
+        kind = self.response.get("headers", {}).get("content-type", "")
+        return splitter_of(kind, self.body.lstrip()[:1])
 
     @property
     def is_recorded(self) -> bool:

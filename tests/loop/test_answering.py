@@ -331,3 +331,22 @@ def test_a_chain_used_alone_says_that_it_starts_again(way: Callable[..., Any]) -
     assert chunks_of(chain, way) == ["text_chunk", "restart_chunk", "text_chunk", "reply"]
     with pytest.raises(ServerError):
         chunks_of(FallbackProvider([model("a", fails(DOWN)), model("b", fails(DOWN))]), way)
+
+
+@RUNTIMES
+def test_a_round_costs_what_the_model_that_answered_asks(runtime: str) -> None:
+    million = Usage(prompt_tokens=1_000_000)
+    chain = FallbackProvider(
+        [
+            scripted(fails(ModelNotFoundError("gone")), profile=ModelProfile("anthropic", "claude-haiku-4-5")),
+            scripted(says("ok", usage=million), profile=ModelProfile("openai", "gpt-4o")),
+        ]
+    )
+    costs = [event.usage.cost_usd for event in of(RoundFinished, Clockless(runtime).run(spec(chain)))]
+    assert costs == [2.5]
+    unknown = scripted(says("ok", usage=million), profile=ModelProfile("acme", "rocket-1"))
+    assert of(RoundFinished, Clockless(runtime).run(spec(unknown)))[0].usage.cost_usd is None
+    billed = scripted(says("ok", usage=million.replace(cost_usd=0.1)), profile=ModelProfile("openai", "gpt-4o"))
+    assert of(RoundFinished, Clockless(runtime).run(spec(billed)))[0].usage.cost_usd == 0.1
+    routed = scripted(says("ok", usage=million, model="gpt-4o"), profile=ModelProfile("openai", "router"))
+    assert of(RoundFinished, Clockless(runtime).run(spec(routed)))[0].usage.cost_usd == 2.5

@@ -59,6 +59,8 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     returned_thinking: how a chat server wants its thinking back: the field that every reply must have, or
     `<think>` for tags in the text; empty for what it gave itself. kept_thinking: it is told to read what comes back.
     known: the table names the model, and not only its provider.
+    call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
+    always_thinks: it refuses to be told not to think.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -89,6 +91,8 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     returned_thinking: str = ""
     known: bool = True
     kept_thinking: bool = False
+    call_signatures: bool = False
+    always_thinks: bool = False
 
     @property
     def origin(self) -> str:

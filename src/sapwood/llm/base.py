@@ -13,7 +13,7 @@ import msgspec
 from sapwood.core.errors import AuthenticationError, ConfigError, LLMError, LLMTimeoutError, ServerError
 from sapwood.core.messages import File, Image, Text, Thinking
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
-from sapwood.llm.codec import Codec, HttpCall, Timeouts
+from sapwood.llm.codec import Codec, Decoder, HttpCall, Timeouts
 from sapwood.llm.failures import error_of, without_echo
 from sapwood.llm.framing import Splitter, splitter_of
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport, host_of
@@ -128,7 +128,12 @@ class BaseLLMProvider:
             yield chunk
 
     def _exchange(self, request: ModelRequest) -> "_Exchange":
-        return _Exchange(self._codec, self.profile, self._call(request), self._secret())
+        call = self._call(request)
+        return _Exchange(self._decoder(call), self.profile, call, self._secret())
+
+    def _decoder(self, call: HttpCall) -> Decoder:
+        """Return what reads the reply to this call."""
+        return self._codec.decoder(self.profile)
 
     def _used_transport(self) -> Transport:
         return self._transport or default_transport()
@@ -240,12 +245,12 @@ class HttpStream:
 class _Exchange:
     """What has been read of one response: the part that sync and async share. It does no I/O."""
 
-    def __init__(self, codec: Codec, profile: ModelProfile, call: HttpCall, secret: str) -> None:
+    def __init__(self, decoder: Decoder, profile: ModelProfile, call: HttpCall, secret: str) -> None:
         self.call = call
         self.is_over = False
         self._profile = profile
         self._secret = secret
-        self._decoder = codec.decoder(profile)
+        self._decoder = decoder
         self._split: Splitter | None = None
         self._error: LLMError | None = None  # what the provider reported
         self._broken: LLMError | None = None  # what the network did

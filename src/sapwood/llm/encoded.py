@@ -71,12 +71,16 @@ whether it ends the request -> its fragment, None where it shows the provider no
 class EncodedHistory:
     """The encoded messages of one branch of a transcript, for one codec and model.
 
-    short_ids: ids of calls are nine letters and digits, which is all that Mistral takes.
+    short_ids: ids of calls are nine letters and digits, which is all that Mistral takes. label: what stands for a
+    call's wire id, also at its result, where the protocol joins the two in another way, such as by name.
     """
 
-    def __init__(self, encode: Encode, *, short_ids: bool = False) -> None:
+    def __init__(
+        self, encode: Encode, *, short_ids: bool = False, label: Callable[[ToolCall], str] | None = None
+    ) -> None:
         self._encode = encode
         self._short_ids = short_ids
+        self._label = label
         self._fragments: dict[int, Fragment | None] = {}
         self._filled = 0
         self._used: dict[str, tuple[int, int]] = {}  # wire id -> the call that has it
@@ -85,7 +89,7 @@ class EncodedHistory:
 
     def forked(self, length: int) -> "EncodedHistory":
         """Return a copy for another branch of the transcript, with its first `length` messages."""
-        other = EncodedHistory(self._encode, short_ids=self._short_ids)
+        other = EncodedHistory(self._encode, short_ids=self._short_ids, label=self._label)
         filled = min(self._filled, length)
         other._fragments = {index: self._fragments[index] for index in range(filled)}
         other._ids = {index: ids for index, ids in list(self._ids.items()) if index < filled}
@@ -160,6 +164,8 @@ class EncodedHistory:
 
     def _wire_id(self, call: ToolCall, place: tuple[int, int]) -> str:
         """Return the provider's id where it is valid and new here, else one made of it."""
+        if self._label is not None:
+            return self._label(call)
         if (_SHORT_ID if self._short_ids else _VALID_ID).match(call.id) and self._is_free(call.id, place):
             wire = call.id
         elif self._short_ids:

@@ -45,7 +45,8 @@ _STATUS_OF_KIND = {
 _OVERFLOW = re.compile(
     r"prompt is too long|prompt too long|context_length_exceeded|context window|maximum context length"
     r"|exceed_context_size|available context size|exceeds the maximum number of tokens"
-    r"|reduce the length|request_too_large|request too large|max(?:imum)? context",
+    r"|(?:exceeds|longer than) the context length|reduce the length"
+    r"|request_too_large|request too large|max(?:imum)? context",
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile(r"request too large|request_too_large", re.IGNORECASE)

@@ -119,7 +119,9 @@ def model_options(given: Mapping[str, Any], profile: ModelProfile) -> ModelOptio
 
 def _check_thinking(thinking: ThinkingOption | None, profile: ModelProfile) -> None:
     mode = profile.thinking
-    if thinking in (None, False):
+    if thinking is False and profile.always_thinks:
+        raise ConfigError(f"{profile.origin} always thinks; leave thinking= out")
+    if thinking is None or thinking is False:
         return
     if mode == "none" and profile.known:
         raise ConfigError(f"{profile.origin} does not think on demand; leave thinking= out")

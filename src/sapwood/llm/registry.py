@@ -102,4 +102,6 @@ _factories: dict[str, Factory] = {}
 _CLASSES = {
     "anthropic": ("sapwood.llm.anthropic", "AnthropicProvider"),
     "openai.chat": ("sapwood.llm.openai", "OpenAIChatProvider"),
+    "gemini": ("sapwood.llm.gemini", "GeminiProvider"),
+    "ollama": ("sapwood.llm.ollama", "OllamaProvider"),
 }

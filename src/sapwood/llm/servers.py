@@ -97,6 +97,8 @@ def set_up(model: str, default: str, protocol: Protocol, given: Mapping[str, Any
     server = server_of(given.get("provider") or default, protocol)
     base_url = given.get("base_url")
     own = base_url is not None and bool(server.base_url) and base_url.rstrip("/") != server.base_url
-    profile = given.get("profile") or profile_of(server.name, model, facts_of=server.facts_of, own_server=own)
+    # A cloud may serve the models of more than one maker, each in its maker's protocol.
+    facts_of = protocol if server.platform and protocol != server.protocol else server.facts_of
+    profile = given.get("profile") or profile_of(server.name, model, facts_of=facts_of, own_server=own)
     connection = {name: given.get(name) for name in ("base_url", "api_key", "transport", "auth", "timeouts")}
     return Setup(server, profile, model_options(given, profile), connection)

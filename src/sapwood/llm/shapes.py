@@ -97,3 +97,13 @@ def count_in(value: Any, key: str) -> int:
     """Return the number under this key as a count, 0 where there is none."""
     found: Any = value.get(key) if is_object(value) else None
     return int(found) if isinstance(found, int | float) and found > 0 else 0
+
+
+def merged(ours: Mapping[str, Any], own: Any) -> dict[str, Any]:
+    """Return our settings with a user's own, which replace ours; None takes one of ours away.
+
+    >>> merged({"seed": 1, "topK": 5}, {"seed": None, "topP": 0.5})
+    {'topK': 5, 'topP': 0.5}
+    """
+    found: dict[str, Any] = own if is_object(own) else {}
+    return {name: value for name, value in {**ours, **found}.items() if value is not None}

@@ -42,6 +42,7 @@ from sapwood.core.ports import Runtime
 from sapwood.core.render_result import clean, small_value
 from sapwood.core.run import Run
 from sapwood.core.usage import Usage
+from sapwood.llm.pricing import cost_of, price_of
 from sapwood.llm.retry import retry_delay
 from sapwood.loop.spec import LiveTurn
 
@@ -140,10 +141,10 @@ def _after(
         if delay is not None:
             asking.attempt += 1
             return ProviderWaiting(round=round, seconds=delay, reason=str(error), model=origin, attempt=asking.attempt)
+    usage = _draft_usage(live) if shown else None
     if live.hand_over(error):
         asking.attempt = 0
         reason = type(error).__name__ if shown else ""
-        usage = live.draft_usage if shown else None
         live.draft_usage = None
         live.draft.clear()
         return RoundRestarted(round=round, reason=reason, model=live.provider.profile.origin, usage=usage)
@@ -212,12 +213,17 @@ def _other(chunk: StreamChunk, round: int, live: LiveTurn) -> AgentEvent | None:
         case ServerResultChunk(id=id, name=name, result=result, is_error=is_error):
             return ServerToolFinished(tool_call_id=id, name=name, value=small_value(result), is_error=is_error)
         case RestartChunk(reason=reason, origin=origin):
-            used = live.draft_usage
+            used = _draft_usage(live)
             live.draft_usage = None
             live.draft.clear()
             return RoundRestarted(round=round, reason=reason, model=origin, usage=used)
         case _:
             return None
+
+
+def _draft_usage(live: LiveTurn) -> Usage | None:
+    """Return what the reply that streams has used so far, with its cost; None where the provider told nothing."""
+    return None if live.draft_usage is None else _priced(live.draft_usage, live.provider.profile.origin)
 
 
 def _broke_off(provider: LLMProvider) -> ServerError:
@@ -244,12 +250,14 @@ def _is_asked_again(reply: Reply, request: ModelRequest, asking: _Asking, live: 
     if not is_empty or not is_first or asking.was_empty or not live.spec.retry.max_retries:
         return False
     asking.was_empty = True
-    asking.lost = asking.lost + (reply.usage or Usage())
+    asking.lost = asking.lost + _priced(
+        reply.usage or Usage(), reply.origin or live.provider.profile.origin, reply.model
+    )
     return True
 
 
 def _interrupted(live: LiveTurn, reason: str) -> MessageInterrupted | None:
-    text, usage = "".join(live.draft), live.draft_usage
+    text, usage = "".join(live.draft), _draft_usage(live)
     live.draft.clear()
     live.draft_usage = None
     if not text and usage is None:
@@ -275,13 +283,23 @@ def _added(reply: Reply, action: CallModel, sent_tokens: int, asking: _Asking, l
             parts.append(part if part.text.isascii() else part.replace(text=clean(part.text)))
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
-    usage = reply.usage or _estimated(reply, sent_tokens, live)
+    usage = _priced(reply.usage or _estimated(reply, sent_tokens, live), origin, reply.model)
     if reply.usage is not None and origin == spec.provider.profile.origin:
         _learn(reply.usage, sent_tokens, live)
     message = Message("assistant", tuple(parts), origin)
     return MessageAdded(
         message=message, usage=asking.lost + usage, stop_reason=reply.stop_reason, refuse_calls=action.final
     )
+
+
+def _priced(usage: Usage, origin: str, answered: str = "") -> Usage:
+    """Return the usage with its cost: as billed, or by the price of the model that was asked or that answered."""
+    if usage.cost_usd is not None:
+        return usage
+    provider, _, model = origin.partition("/")
+    if answered and price_of(provider, model) is None and price_of(provider, answered) is not None:
+        model = answered
+    return usage.replace(cost_usd=cost_of(usage, provider, model))
 
 
 def _estimated(reply: Reply, sent_tokens: int, live: LiveTurn) -> Usage:

@@ -2,7 +2,7 @@
 
 V1 every call has one result directly after; V2 no result without its call; V3 nothing blank; V4 no white
 space at the end of a final assistant text; V5 roles alternate and results come before text; V6 call ids
-are valid and unique; V7 a thinking block has its signature.
+are valid and unique, and where there are none, names are valid; V7 a thinking block or a call has its signature.
 """
 
 import re
@@ -12,6 +12,8 @@ from typing import Any
 from sapwood.core.json_object import is_list
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_GEMINI_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}\Z")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+=*\Z")
 
 
 def check_anthropic_body(body: Mapping[str, Any]) -> None:
@@ -72,6 +74,84 @@ def check_chat_body(body: Mapping[str, Any]) -> None:
     if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1].get("content"), str):
         text: str = messages[-1]["content"]
         _demand(text == text.rstrip(), "V4", "white space at the end")
+
+
+def check_gemini_body(body: Mapping[str, Any], *, require_signatures: bool = False) -> None:
+    """Raise AssertionError where a strict Gemini endpoint would refuse this body.
+
+    require_signatures: the first call of each reply must bring its signature, as Gemini 3 demands.
+
+    >>> check_gemini_body({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]})
+    """
+    open_calls: list[tuple[str, str]] = []
+    before = ""
+    for number, content in enumerate(body["contents"]):
+        where, role, parts = f"content {number}", content["role"], content["parts"]
+        _demand(role in ("user", "model"), "V5", f"{where} has the role {role!r}")
+        _demand(number > 0 or role == "user", "V5", "the contents do not begin with the user")
+        _demand(role != before, "V5", f"{where} has the role of the one before")
+        _demand(is_list(parts) and bool(parts), "V3", f"{where} is empty")
+        before = role
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        _demand(not (calls if role == "user" else results), "V5", f"{where} has parts of the other role")
+        kinds = ["functionResponse" in part for part in parts]
+        _demand(kinds == sorted(kinds, reverse=True), "V5", f"{where} has text before a result")
+        answered = _named(results)
+        _demand(len(answered) <= len(open_calls), "V2", f"{where} answers what was not asked directly before")
+        _demand(answered == open_calls, "V1", f"{where} answers {answered}, asked were {open_calls}")
+        open_calls = _named(calls)
+        for part in parts:
+            _check_gemini_part(part, where)
+        first = next((part for part in parts if "functionCall" in part), None)
+        if require_signatures and first is not None:
+            _demand(bool(first.get("thoughtSignature")), "V7", f"{where} has a call without a signature")
+    _demand(not open_calls, "V1", "the last calls have no results")
+    for tool in body.get("tools", ()):
+        for declared in tool.get("functionDeclarations", ()):
+            _demand(bool(_GEMINI_NAME.match(declared["name"])), "V6", f"a tool has the name {declared['name']!r}")
+
+
+def _named(calls: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(call["name"], call.get("id", "")) for call in calls]
+
+
+def _check_gemini_part(part: Mapping[str, Any], where: str) -> None:
+    if "text" in part:
+        _demand(bool(part.get("thoughtSignature")) or not _is_blank(part["text"]), "V3", f"{where} has a blank text")
+        _demand(bool(part.get("thoughtSignature")) or not part.get("thought"), "V7", f"{where} has unsigned thinking")
+    for kind, field in (("functionCall", "args"), ("functionResponse", "response")):
+        if kind in part:
+            name, inner = part[kind]["name"], part[kind].get(field, {})
+            _demand(bool(_GEMINI_NAME.match(name)), "V6", f"{where} has the name {name!r}")
+            _demand(isinstance(inner, dict), "V1", f"{where} has a {kind} whose {field} is no object")
+
+
+def check_ollama_body(body: Mapping[str, Any]) -> None:
+    """Raise AssertionError where Ollama would refuse this body, or a model's template would misread it.
+
+    >>> check_ollama_body({"messages": [{"role": "user", "content": "hi"}]})
+    """
+    waiting: list[str] = []
+    for number, message in enumerate(body["messages"]):
+        where, role, content = f"message {number}", message["role"], message["content"]
+        _demand(role in ("system", "user", "assistant", "tool"), "V5", f"{where} has the role {role!r}")
+        _demand(role != "system" or number == 0, "V5", f"{where} is a system message among the others")
+        _demand(isinstance(content, str), "V3", f"{where} has a content that is no text")
+        images: Sequence[Any] = message.get("images", ())
+        _demand(all(_BASE64.match(image) for image in images), "V3", f"{where} has an image that is no base64")
+        if role == "tool":
+            name = message["tool_name"]
+            _demand(waiting[:1] == [name], "V2", f"{where} answers {name!r}, waiting were {waiting}")
+            waiting.pop(0)
+        else:
+            _demand(not waiting, "V1", f"{where} follows calls without results: {waiting}")
+        calls: Sequence[Mapping[str, Any]] = message.get("tool_calls", ())
+        _demand(bool(calls) or bool(images) or not _is_blank(content), "V3", f"{where} is blank")
+        for call in calls:
+            _demand(isinstance(call["function"]["arguments"], dict), "V1", f"{where} has arguments that are no object")
+            waiting.append(call["function"]["name"])
+    _demand(not waiting, "V1", "the last calls have no results")
 
 
 def _check_results(blocks: Sequence[Mapping[str, Any]], calls: list[str], where: str) -> None:
