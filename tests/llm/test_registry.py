@@ -10,6 +10,7 @@ from sapwood.core.model import ModelRequest
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
 from sapwood.llm.openai import OpenAIChatProvider
+from sapwood.llm.openai.responses import OpenAIResponsesProvider
 from sapwood.llm.profiles import price_of, profile_of
 from sapwood.llm.registry import create_provider, register_provider
 from sapwood.llm.scripted import says, scripted
@@ -20,8 +21,14 @@ from sapwood.llm.scripted import says, scripted
     [
         ("anthropic/claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
         ("claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
-        ("OpenAI/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
-        ("openai/org/model:free", OpenAIChatProvider, "openai/org/model:free"),
+        ("OpenAI/gpt-4o", OpenAIResponsesProvider, "openai/gpt-4o"),
+        ("openai/org/model:free", OpenAIResponsesProvider, "openai/org/model:free"),
+        ("openai-chat/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
+        ("openai-responses/gpt-4o", OpenAIResponsesProvider, "openai/gpt-4o"),
+        ("xai/grok-4.3", OpenAIResponsesProvider, "xai/grok-4.3"),
+        ("xai-chat/grok-4.3", OpenAIChatProvider, "xai/grok-4.3"),
+        ("azure/gpt-5", OpenAIResponsesProvider, "azure/gpt-5"),
+        ("deepseek/deepseek-chat", OpenAIChatProvider, "deepseek/deepseek-chat"),
     ],
 )
 def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
@@ -29,6 +36,20 @@ def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
 
     assert isinstance(provider, kind)
     assert provider.profile.origin == origin
+
+
+def test_another_server_under_openai_is_asked_over_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = create_provider("openai/qwen3", base_url="http://127.0.0.1:8000/v1")
+    named = create_provider("openai/qwen3", provider="local", base_url="http://127.0.0.1:8000/v1")
+    settled = create_provider("openai-responses/qwen3", base_url="http://127.0.0.1:8000/v1")
+    own = create_provider("openai/gpt-5", base_url="https://api.openai.com/v1/")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    told = create_provider("openai/qwen3")
+
+    assert [type(provider) for provider in (passed, named, told)] == [OpenAIChatProvider] * 3
+    assert [type(provider) for provider in (settled, own)] == [OpenAIResponsesProvider] * 2
+    assert not settled.profile.encrypted_thinking
+    assert own.profile.encrypted_thinking
 
 
 def test_an_unknown_provider_lists_the_known_ones_and_the_way_out() -> None:

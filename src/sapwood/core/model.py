@@ -55,6 +55,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     stream_usage: usage must be asked for in a stream, and may be.
     returned_thinking: the field in which a chat server wants its thinking back on every reply that used tools.
     known: the table names the model, and not only its provider.
+    encrypted_thinking: the server gives its reasoning encrypted where it is asked for that, and wants it back.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -84,6 +85,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     stream_usage: bool = True
     returned_thinking: str = ""
     known: bool = True
+    encrypted_thinking: bool = False
 
     @property
     def origin(self) -> str:

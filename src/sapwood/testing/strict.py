@@ -2,14 +2,15 @@
 
 V1 every call has one result directly after; V2 no result without its call; V3 nothing blank; V4 no white
 space at the end of a final assistant text; V5 roles alternate and results come before text; V6 call ids
-are valid and unique; V7 a thinking block has its signature.
+are valid and unique; V7 a thinking block has its signature. For Responses V8 besides: reasoning stands on its own,
+before what followed it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapwood.core.json_object import is_list
+from sapwood.core.json_object import is_list, read_object
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -72,6 +73,35 @@ def check_chat_body(body: Mapping[str, Any]) -> None:
     if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1].get("content"), str):
         text: str = messages[-1]["content"]
         _demand(text == text.rstrip(), "V4", "white space at the end")
+
+
+def check_responses_body(body: Mapping[str, Any]) -> None:
+    """Raise AssertionError where a strict Responses endpoint that stored nothing would refuse this body.
+
+    >>> check_responses_body({"store": False, "input": [{"type": "message", "role": "user", "content": "hi"}]})
+    """
+    items: Sequence[Mapping[str, Any]] = body["input"]
+    _demand(is_list(items) and bool(items), "V3", "the input is empty")
+    _demand(body.get("tools") != [], "V3", "the list of tools is empty")
+    _demand(body.get("instructions") is None or not _is_blank(body["instructions"]), "V3", "the instructions are blank")
+    waiting: dict[str, str] = {}
+    used: set[str] = set()
+    thinks = False
+    for number, item in enumerate(items):
+        where, kind = f"item {number}", str(item.get("type", "message"))
+        if kind.endswith("_output") and item.get("call_id"):
+            _demand(waiting.pop(item["call_id"], "-") in (kind, "-"), "V2", f"{where} answers a call of another kind")
+            _demand(item["call_id"] in used, "V2", f"{where} answers {item['call_id']!r}, which was not asked before")
+            used.discard(item["call_id"])
+            _demand(not thinks, "V8", f"{where} follows reasoning without what came of it")
+        _check_item(item, kind, used, where, stores=body.get("store", True))
+        if kind in _ANSWERED:
+            waiting[item["call_id"]] = f"{kind}_output" if kind != "custom_tool_call" else kind + "_output"
+        thinks = kind == "reasoning"
+        _demand(not (thinks and number == len(items) - 1), "V8", f"{where} is reasoning without what followed it")
+        if kind == "message" and item["role"] != "assistant":
+            _demand(not waiting, "V1", f"{where} follows calls without results: {sorted(waiting)}")
+    _demand(not waiting, "V1", f"calls have no results: {sorted(waiting)}")
 
 
 def _check_results(blocks: Sequence[Mapping[str, Any]], calls: list[str], where: str) -> None:
