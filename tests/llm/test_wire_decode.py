@@ -1,4 +1,4 @@
-"""Every recorded reply of the Messages and Chat Completions protocols, cut in every way."""
+"""Every recorded reply of the Messages, Chat Completions and Responses protocols, cut in every way."""
 
 import asyncio
 import json
@@ -16,11 +16,12 @@ from sapwood.llm.anthropic import AnthropicCodec, AnthropicProvider
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import Decoder
 from sapwood.llm.openai import ChatCodec, OpenAIChatProvider
+from sapwood.llm.openai.responses import OpenAIResponsesProvider, ResponsesCodec
 from sapwood.llm.profiles import profile_of
 from sapwood.llm.sse import SseSplitter
 from support.replay_server import Faults, ReplayServer, split_bytes
 
-APIS = ("anthropic.messages", "openai.chat")
+APIS = ("anthropic.messages", "openai.chat", "openai.responses")
 HERE = exchanges(SMALL, *APIS)
 ALL = [item for item in exchanges(whole_set(), *APIS) if item.name not in {known.name for known in HERE}]
 CASES = [pytest.param(item, id=item.name) for item in HERE] + (
@@ -29,18 +30,23 @@ CASES = [pytest.param(item, id=item.name) for item in HERE] + (
 )
 OK = [case for case in CASES if case.values[0] is None or case.values[0].response["status"] == 200]
 REQUEST = ModelRequest(Transcript.of([Message.user("hi")]))
+NO_REPLY = {"openai-responses-background-poll#0"}  # it says that the reply is still to come
 Outcome = tuple[list[StreamChunk], tuple[str, str, bool] | None]
 
 
 def decoder_of(exchange: Exchange) -> Decoder:
     if exchange.api == "anthropic.messages":
         return AnthropicCodec().decoder(profile_of("anthropic", "some"))
+    if exchange.api == "openai.responses":
+        return ResponsesCodec().decoder(profile_of("openai", "some"))
     return ChatCodec().decoder(profile_of("openai", "some"))
 
 
 def provider_of(exchange: Exchange, url: str) -> BaseLLMProvider:
     if exchange.api == "anthropic.messages":
         return AnthropicProvider("some", base_url=url)
+    if exchange.api == "openai.responses":
+        return OpenAIResponsesProvider("some", base_url=url)
     return OpenAIChatProvider("some", base_url=url)
 
 
@@ -73,7 +79,7 @@ def test_a_reply_is_the_same_however_its_bytes_are_cut(exchange: Exchange) -> No
         if exchange.is_stream:  # what was streamed is what the reply holds
             assert said(chunks) == said_by(reply)
     else:
-        assert "error" in exchange.name
+        assert "error" in exchange.name or exchange.name in NO_REPLY
 
 
 def said(chunks: list[StreamChunk]) -> tuple[str, str]:
@@ -107,11 +113,12 @@ def raw_total(exchange: Exchange) -> int | None:
     found: dict[str, Any] = {}
     for value in raw_values(exchange):
         groq = value.get("x_groq") or {}
-        for holder in (value, value.get("message") or {}, groq if "usage" not in value else {}):
+        response = value.get("response") or {}
+        for holder in (value, value.get("message") or {}, response, groq if "usage" not in value else {}):
             found.update({k: v for k, v in (holder.get("usage") or {}).items() if v is not None})
     if not found:
         return None
-    if exchange.api == "openai.chat":
+    if exchange.api != "anthropic.messages":
         return int(found["total_tokens"])
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return sum(row.get(name) or 0 for row in found.get("iterations") or [found] for name in names)

@@ -40,6 +40,7 @@ _STATUS_OF_KIND = {
     "api_error": 500,
     "server_error": 500,
     "timeout_error": 504,
+    "vector_store_timeout": 504,
     "overloaded_error": 529,
 }
 _OVERFLOW = re.compile(

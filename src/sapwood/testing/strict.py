@@ -13,6 +13,11 @@ from typing import Any
 from sapwood.core.json_object import is_list, read_object
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_ANSWERED = frozenset(
+    {"function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"}
+)
+_OUTPUTS = frozenset(f"{kind}_output" for kind in _ANSWERED)
+_BESIDE_TEXT = {"input_text": ("input_image", "input_file"), "output_text": ("refusal",)}
 
 
 def check_anthropic_body(body: Mapping[str, Any]) -> None:
@@ -76,32 +81,61 @@ def check_chat_body(body: Mapping[str, Any]) -> None:
 
 
 def check_responses_body(body: Mapping[str, Any]) -> None:
-    """Raise AssertionError where a strict Responses endpoint that stored nothing would refuse this body.
+    """Raise AssertionError where a strict Responses endpoint would refuse this body.
 
     >>> check_responses_body({"store": False, "input": [{"type": "message", "role": "user", "content": "hi"}]})
     """
     items: Sequence[Mapping[str, Any]] = body["input"]
     _demand(is_list(items) and bool(items), "V3", "the input is empty")
     _demand(body.get("tools") != [], "V3", "the list of tools is empty")
-    _demand(body.get("instructions") is None or not _is_blank(body["instructions"]), "V3", "the instructions are blank")
-    waiting: dict[str, str] = {}
+    _demand("instructions" not in body or not _is_blank(body["instructions"]), "V3", "the instructions are blank")
+    waiting: dict[str, str] = {}  # id of a call -> kind of the output that it waits for
     used: set[str] = set()
-    thinks = False
+    before = ""
     for number, item in enumerate(items):
         where, kind = f"item {number}", str(item.get("type", "message"))
-        if kind.endswith("_output") and item.get("call_id"):
-            _demand(waiting.pop(item["call_id"], "-") in (kind, "-"), "V2", f"{where} answers a call of another kind")
-            _demand(item["call_id"] in used, "V2", f"{where} answers {item['call_id']!r}, which was not asked before")
-            used.discard(item["call_id"])
-            _demand(not thinks, "V8", f"{where} follows reasoning without what came of it")
-        _check_item(item, kind, used, where, stores=body.get("store", True))
+        is_models = kind not in _OUTPUTS and item.get("role", "assistant") == "assistant"
+        _demand(before != "reasoning" or is_models, "V8", f"{where} stands after reasoning that nothing followed")
         if kind in _ANSWERED:
-            waiting[item["call_id"]] = f"{kind}_output" if kind != "custom_tool_call" else kind + "_output"
-        thinks = kind == "reasoning"
-        _demand(not (thinks and number == len(items) - 1), "V8", f"{where} is reasoning without what followed it")
-        if kind == "message" and item["role"] != "assistant":
+            _check_id(item["call_id"], used, where)
+            waiting[item["call_id"]] = f"{kind}_output"
+        elif kind in _OUTPUTS:
+            _demand(waiting.pop(item["call_id"], "") == kind, "V2", f"{where} answers what waits for no {kind}")
+        elif not is_models:
             _demand(not waiting, "V1", f"{where} follows calls without results: {sorted(waiting)}")
+        _check_item(item, kind, where, is_stored=body.get("store") is not False)
+        before = kind
     _demand(not waiting, "V1", f"calls have no results: {sorted(waiting)}")
+    _demand(before != "reasoning", "V8", "the last item is reasoning that nothing followed")
+
+
+def _check_item(item: Mapping[str, Any], kind: str, where: str, *, is_stored: bool) -> None:
+    match kind:
+        case "message":
+            _check_content(item["content"], "output_text" if item["role"] == "assistant" else "input_text", where)
+        case "function_call":
+            _demand(bool(item["name"]), "V3", f"{where} has no name")
+            _demand(isinstance(read_object(item["arguments"]), dict), "V1", f"{where} has arguments that are no object")
+        case "function_call_output":
+            _check_content(item["output"], "input_text", where)
+        case "reasoning":
+            _demand(is_list(item.get("summary")), "V8", f"{where} is reasoning without a summary, be it empty")
+            is_whole = bool(item.get("encrypted_content") or item.get("content"))
+            _demand(is_whole or (is_stored and "id" in item), "V8", f"{where} names reasoning that was not stored")
+            _demand("status" not in item, "V8", f"{where} has a status, which is not known there")
+        case "item_reference":
+            _demand(is_stored, "V8", f"{where} names an item that was not stored")
+        case _:
+            pass
+
+
+def _check_content(content: Any, text_kind: str, where: str) -> None:
+    _demand(not _is_blank(content), "V3", f"{where} is blank")
+    for block in content if is_list(content) else ():
+        kind: str = block["type"]
+        _demand(kind in (text_kind, *_BESIDE_TEXT[text_kind]), "V5", f"{where} holds {kind!r}")
+        text = block.get("text", block.get("refusal", "-"))
+        _demand(not _is_blank(text), "V3", f"{where} has a blank text")
 
 
 def _check_results(blocks: Sequence[Mapping[str, Any]], calls: list[str], where: str) -> None:

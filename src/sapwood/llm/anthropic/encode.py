@@ -273,7 +273,8 @@ def _tool_use(call: ToolCall, profile: ModelProfile, wire_id: str) -> dict[str, 
 
 def _tool_result(result: ToolResult, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
-    content = [_result_block(part, profile) for part in result.content if not is_blank(part)]
+    shown = [part for part in result.content if not isinstance(part, Text) or part.text.strip()]
+    content = [_result_block(part, profile) for part in shown]
     if len(content) == 1 and content[0]["type"] == "text":
         block["content"] = content[0]["text"]
     elif content:

@@ -88,7 +88,8 @@ class OpenAIResponsesProvider(BaseLLMProvider):
 
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
         setup = set_up(model, "openai", "openai.responses", options)
-        unknown = [name for name in ALL_SAMPLING if name not in SAMPLING and getattr(setup.options, name)]
+        left_out = (name for name in ALL_SAMPLING if name not in SAMPLING)
+        unknown = [name for name in left_out if getattr(setup.options, name) not in (None, ())]
         if unknown:
             log.warning("%s does not take %s over Responses; it is left out", setup.profile.origin, ", ".join(unknown))
         codec = ResponsesCodec(setup.options, key_header=setup.server.key_header)

@@ -166,8 +166,10 @@ class ResponsesDecoder:
 
     def _end(self, response: dict[str, Any], how: str) -> list[StreamChunk]:
         """Take the final response. how: the word of its event or its status."""
-        if how in ("failed", "cancelled") or is_object(response.get("error")):
-            raise error_from(complaint(response) or Complaint(f"the provider ended the response as {how}"))
+        if (said := complaint(response)) is not None:
+            raise error_from(said)
+        if how in ("failed", "cancelled"):
+            raise ServerError(f"the provider ended the response as {how}", is_transient=how == "failed")
         self._response = response
         self._is_cut = "incomplete" in (how, text_in(response, "status"))
         self._model = text_in(response, "model") or self._model
