@@ -9,6 +9,7 @@ import pytest
 from wire_files import SMALL, exchanges, whole_set
 
 from conftest import Serve
+from sapwood import Agent, tool
 from sapwood.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -38,6 +39,7 @@ from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.openai import OpenAIChatProvider
 from sapwood.llm.openai.responses import OpenAIResponsesProvider, ResponsesCodec
 from sapwood.llm.openai.responses_decode import ResponsesDecoder
+from sapwood.testing.strict import check_responses_body
 
 GPT = ModelProfile("openai", "gpt-5", encrypted_thinking=True, thinking="effort")
 Event = dict[str, Any]
@@ -473,3 +475,26 @@ def test_an_answer_without_a_count_is_an_error() -> None:
     for body, kind in [(b"<html>", ServerError), (b"{}", ServerError), (b'{"error":{"message":"no"}}', LLMError)]:
         with pytest.raises(kind):
             ResponsesCodec().count_of(body)
+
+
+def test_a_turn_with_a_tool_returns_reasoning_phase_and_result(serve: Serve) -> None:
+    server = serve("openai-responses-phase-stream")
+
+    @tool
+    def get_capital(country: str) -> str:
+        """Return the capital of a country."""
+        return "Potato City"
+
+    agent = Agent(llm=provider_at(server.url)).with_tools([get_capital])
+    said = "".join(agent.chat("What is the capital of PotatoLand?"))
+
+    assert said.endswith("The capital of PotatoLand is **Potato City**.")
+    first, second = (asked["body"] for asked in server.requests)
+    check_responses_body(second)
+    assert second["input"][: len(first["input"])] == first["input"]
+    recorded = json.loads((SMALL / "openai-responses-phase-stream.json").read_text("utf-8"))["exchanges"][1]["request"]
+    thought, spoken, called, answered = second["input"][len(first["input"]) :]
+    assert thought["encrypted_content"] == recorded["body"]["input"][1]["encrypted_content"]
+    assert spoken["phase"] == "commentary"
+    assert json.loads(called["arguments"]) == {"country": "PotatoLand"}
+    assert answered == recorded["body"]["input"][4]
