@@ -24,17 +24,27 @@ from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic.encode import encode_body as encode_messages
 from sapwood.llm.openai.chat_encode import encode_body as encode_chat
+from sapwood.llm.openai.responses_encode import encode_body as encode_responses
 from sapwood.llm.options import ModelOptions
-from sapwood.testing.strict import check_anthropic_body, check_chat_body
+from sapwood.testing.strict import check_anthropic_body, check_chat_body, check_responses_body
 
 CLAUDE = ModelProfile("anthropic", "some", cache_marks=True)
 CHAT = ModelProfile("openai", "some")
 
 words = st.sampled_from(["", " ", "\n\n", "hi", "雪🦊", "Answer: \n", '"quoted\\', "\ud83d"])
 ids = st.sampled_from(["", "call_0", "fn.plan:0", "c1|x2", "x" * 90, "toolu_1", "a-b"])
-texts = words.map(Text)
+beside = [None, None, {"openai": {"phase": "commentary"}}, {"openai": {"refusal": True}}]
+beside += [{"openai": {"continues": True, "annotations": [{"type": "url_citation", "url": "u"}]}}]
+texts = st.builds(Text, words, st.sampled_from(beside))
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "status": "completed"}
+SEALED = {**REASONING, "encrypted_content": "gAAA"}
+RAW = {**REASONING, "content": [{"type": "reasoning_text", "text": "so"}]}
 thinking = st.builds(
-    Thinking, words, st.sampled_from([None, {"anthropic": {"signature": "s"}}, {"openai": {"signature": "s"}}])
+    Thinking,
+    words,
+    st.sampled_from(
+        [None, {"anthropic": {"signature": "s"}}, *({"openai": own} for own in ({"signature": "s"}, SEALED, RAW))]
+    ),
 )
 calls = st.builds(
     ToolCall,
@@ -44,7 +54,15 @@ calls = st.builds(
     ids,
     problem=st.sampled_from([None, "malformed"]),
 )
-opaque = st.just(Opaque("server_tool_use", {"anthropic": {"type": "server_tool_use", "id": "srv", "input": {}}}))
+search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+custom = {"type": "custom_tool_call", "id": "ct_1", "call_id": "call_c", "name": "sql", "input": "SELECT"}
+opaque = st.sampled_from(
+    [
+        Opaque("server_tool_use", {"anthropic": {"type": "server_tool_use", "id": "srv", "input": {}}}),
+        Opaque("web_search_call", {"openai": search}, "searched"),
+        Opaque("custom_tool_call", {"openai": custom}),
+    ]
+)
 files = st.sampled_from([Image("aGk="), File("aGk="), File("aGk=", "text/plain")])
 user = st.lists(st.one_of(texts, files, words.map(Recalled), words.map(Summary)), min_size=1, max_size=3)
 assistant = st.lists(st.one_of(texts, thinking, calls, opaque), max_size=4)
@@ -77,6 +95,15 @@ def chat(transcript: Transcript, notice: str | None = None) -> dict[str, Any]:
     return body
 
 
+SENT_RAW = {key: value for key, value in RAW.items() if key != "status"}
+
+
+def responses(transcript: Transcript, notice: str | None = None) -> dict[str, Any]:
+    request = ModelRequest(transcript, (" ",), notice=notice)
+    body: dict[str, Any] = json.loads(encode_responses(request, CHAT, ModelOptions()))
+    return body
+
+
 @settings(max_examples=300)
 @given(st.lists(messages, max_size=8), st.sampled_from([None, "last round"]))
 def test_any_history_is_taken_by_a_strict_provider(history: list[Message], notice: str | None) -> None:
@@ -85,6 +112,13 @@ def test_any_history_is_taken_by_a_strict_provider(history: list[Message], notic
     body = claude(transcript, notice)
     check_anthropic_body(body)
     check_chat_body(chat(transcript, notice))
+    answer = responses(transcript, notice)
+    if answer["input"]:  # a history that shows nothing is refused by all
+        check_responses_body(answer)
+    for item in answer["input"]:
+        if item["type"] == "reasoning":  # only to the model that made it, as it was
+            assert item in ({"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}, SENT_RAW)
+            assert any(message.origin == CHAT.origin for message in history)
     assert json.dumps(body).count("cache_control") <= 3  # four are allowed
     signed = [p for m in history for p in m.content if isinstance(p, Thinking) and m.origin == CLAUDE.origin]
     texts = {part.text.encode("utf-8", "replace").decode() for part in signed}
@@ -109,7 +143,7 @@ def unmarked(body: dict[str, Any]) -> list[dict[str, Any]]:
 def test_what_is_kept_is_what_encoding_anew_gives(history: list[Message], data: st.DataObject) -> None:
     whole = Transcript.of(history)
     branch = Transcript()
-    seen: list[tuple[Transcript, bytes, bytes]] = []
+    seen: list[tuple[Transcript, bytes, bytes, bytes]] = []
     for message in whole:
         branch = branch.extend([message])
         if data.draw(st.booleans()):
@@ -119,16 +153,19 @@ def test_what_is_kept_is_what_encoding_anew_gives(history: list[Message], data: 
                     branch,
                     encode_messages(request, CLAUDE, ModelOptions()),
                     encode_chat(request, CHAT, ModelOptions()),
+                    encode_responses(request, CHAT, ModelOptions()),
                 )
             )
 
-    for transcript, first, second in seen:  # the shorter ones again, after more was kept
+    for transcript, first, second, third in seen:  # the shorter ones again, after more was kept
         fresh = ModelRequest(Transcript().extend(list(transcript)))
         again = ModelRequest(transcript)
         assert encode_messages(fresh, CLAUDE, ModelOptions()) == first
         assert encode_messages(again, CLAUDE, ModelOptions()) == first
         assert encode_chat(fresh, CHAT, ModelOptions()) == second
         assert encode_chat(again, CHAT, ModelOptions()) == second
+        assert encode_responses(fresh, CHAT, ModelOptions()) == third
+        assert encode_responses(again, CHAT, ModelOptions()) == third
 
 
 def conversation(turns: int) -> list[Message]:
@@ -147,15 +184,17 @@ def conversation(turns: int) -> list[Message]:
 def test_a_longer_request_starts_with_the_shorter_one() -> None:
     history = conversation(6)
     blocks: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     branch = Transcript()
 
     for message in history:
         branch = branch.extend([message])
         if message.role == "assistant" and message.tool_calls:
             continue  # no request is made before its calls are answered
-        found = unmarked(claude(branch))
+        found, more = unmarked(claude(branch)), responses(branch)["input"]
         assert found[: len(blocks)] == blocks
-        blocks = found
+        assert more[: len(items)] == items
+        blocks, items = found, more
 
 
 def test_each_message_is_encoded_once() -> None:
@@ -230,3 +269,5 @@ def test_the_notice_is_a_last_word_and_not_kept() -> None:
     assert [block["type"] for block in noticed["messages"][-1]["content"]] == ["tool_result", "text"]
     assert noticed["messages"][-1]["content"][:-1] == plain["messages"][-1]["content"]
     assert chat(transcript, "last")["messages"][-1] == {"role": "user", "content": "last"}
+    last = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "last"}]}
+    assert responses(transcript, "last")["input"] == [*responses(transcript)["input"], last]

@@ -12,6 +12,7 @@ from sapwood.llm.anthropic import AnthropicProvider
 from sapwood.llm.gemini import GeminiProvider
 from sapwood.llm.ollama import OllamaProvider
 from sapwood.llm.openai import OpenAIChatProvider
+from sapwood.llm.openai.responses import OpenAIResponsesProvider
 from sapwood.llm.pricing import price_of
 from sapwood.llm.profiles import profile_of
 from sapwood.llm.registry import create_provider, register_provider
@@ -23,13 +24,19 @@ from sapwood.llm.scripted import says, scripted
     [
         ("anthropic/claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
         ("claude-sonnet-4-5", AnthropicProvider, "anthropic/claude-sonnet-4-5"),
-        ("OpenAI/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
-        ("openai/org/model:free", OpenAIChatProvider, "openai/org/model:free"),
         ("gemini/gemini-3-flash", GeminiProvider, "gemini/gemini-3-flash"),
         ("google/gemini-3-flash", GeminiProvider, "gemini/gemini-3-flash"),
         ("vertex/gemini-3-flash", GeminiProvider, "vertex/gemini-3-flash"),
         ("vertex/claude-sonnet-4-5", AnthropicProvider, "vertex/claude-sonnet-4-5"),
         ("ollama/qwen3:8b", OllamaProvider, "ollama/qwen3:8b"),
+        ("OpenAI/gpt-4o", OpenAIResponsesProvider, "openai/gpt-4o"),
+        ("openai/org/model:free", OpenAIResponsesProvider, "openai/org/model:free"),
+        ("openai-chat/gpt-4o", OpenAIChatProvider, "openai/gpt-4o"),
+        ("openai-responses/gpt-4o", OpenAIResponsesProvider, "openai/gpt-4o"),
+        ("xai/grok-4.3", OpenAIResponsesProvider, "xai/grok-4.3"),
+        ("xai-chat/grok-4.3", OpenAIChatProvider, "xai/grok-4.3"),
+        ("azure/gpt-5", OpenAIResponsesProvider, "azure/gpt-5"),
+        ("deepseek/deepseek-chat", OpenAIChatProvider, "deepseek/deepseek-chat"),
     ],
 )
 def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
@@ -37,6 +44,20 @@ def test_a_name_makes_its_provider(name: str, kind: type, origin: str) -> None:
 
     assert isinstance(provider, kind)
     assert provider.profile.origin == origin
+
+
+def test_another_server_under_openai_is_asked_over_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = create_provider("openai/qwen3", base_url="http://127.0.0.1:8000/v1")
+    named = create_provider("openai/qwen3", provider="local", base_url="http://127.0.0.1:8000/v1")
+    settled = create_provider("openai-responses/qwen3", base_url="http://127.0.0.1:8000/v1")
+    own = create_provider("openai/gpt-5", base_url="https://api.openai.com/v1/")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    told = create_provider("openai/qwen3")
+
+    assert [type(provider) for provider in (passed, named, told)] == [OpenAIChatProvider] * 3
+    assert [type(provider) for provider in (settled, own)] == [OpenAIResponsesProvider] * 2
+    assert not settled.profile.encrypted_thinking
+    assert own.profile.encrypted_thinking
 
 
 def test_an_unknown_provider_lists_the_known_ones_and_the_way_out() -> None:

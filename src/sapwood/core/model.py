@@ -61,6 +61,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     known: the table names the model, and not only its provider.
     call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
     always_thinks: it refuses to be told not to think.
+    encrypted_thinking: the server gives its reasoning encrypted where it is asked for that, and wants it back.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -93,6 +94,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     kept_thinking: bool = False
     call_signatures: bool = False
     always_thinks: bool = False
+    encrypted_thinking: bool = False
 
     @property
     def origin(self) -> str:

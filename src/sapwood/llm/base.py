@@ -1,23 +1,26 @@
 """A provider made of a codec and a transport: what all adapters over HTTP share.
 
 Laws: nothing is sent before the first chunk is asked for; whoever stops reading closes the socket; every
-error says who was asked and never repeats the key or the prompt.
+error says who was asked and never repeats the key or the prompt; a request is repeated only where its codec
+leaves out what was refused, once, and before anything was shown.
 """
 
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from sapwood.core.errors import AuthenticationError, ConfigError, LLMError, LLMTimeoutError, ServerError
 from sapwood.core.messages import File, Image, Text, Thinking
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
-from sapwood.llm.codec import Codec, Decoder, HttpCall, Timeouts
+from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.failures import error_of, without_echo
 from sapwood.llm.framing import Splitter, splitter_of
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport, host_of
 
+log = logging.getLogger("sapwood.llm")
 MAX_ERROR_BYTES = 1_000_000
 
 
@@ -46,6 +49,12 @@ class Endpoint(msgspec.Struct, frozen=True):
         if named and self.base_url_suffix and not named.rstrip("/").endswith(self.base_url_suffix):
             named = named.rstrip("/") + self.base_url_suffix
         return named or self.base_url
+
+
+class _Encode(Protocol):
+    def __call__(
+        self, request: ModelRequest, profile: ModelProfile, *, base_url: str, api_key: str | None
+    ) -> HttpCall: ...
 
 
 class BaseLLMProvider:
@@ -89,43 +98,120 @@ class BaseLLMProvider:
 
     def _chunks(self, request: ModelRequest) -> Generator[StreamChunk, None, None]:
         exchange = self._exchange(request)
+        while True:
+            try:
+                response = self._used_transport().send(exchange.call)
+            except TransportFailure as failure:
+                exchange.fail(failure)
+            else:
+                try:
+                    exchange.begin(response.status, response.headers)
+                    for data in response.body:
+                        yield from exchange.feed(data)
+                        if exchange.is_over:
+                            break
+                except TransportFailure as failure:
+                    exchange.fail(failure)
+                finally:
+                    response.close()
+            again = self._second_try(exchange, request)
+            if again is None:
+                break
+            exchange = again
+        yield from exchange.finish()
+
+    async def _async_chunks(self, request: ModelRequest) -> AsyncGenerator[StreamChunk, None]:
+        exchange = self._exchange(request)
+        while True:
+            try:
+                response = await self._used_transport().asend(exchange.call)
+            except TransportFailure as failure:
+                exchange.fail(failure)
+            else:
+                try:
+                    exchange.begin(response.status, response.headers)
+                    async for data in response.body:  # closed by the response, below
+                        for chunk in exchange.feed(data):
+                            yield chunk
+                        if exchange.is_over:
+                            break
+                except TransportFailure as failure:
+                    exchange.fail(failure)
+                finally:
+                    await response.aclose()
+            again = self._second_try(exchange, request)
+            if again is None:
+                break
+            exchange = again
+        for chunk in exchange.finish():
+            yield chunk
+
+    def _second_try(self, first: "_Exchange", request: ModelRequest) -> "_Exchange | None":
+        """Return the exchange that follows a refusal which the codec can avoid, None where there is none."""
+        codec = self._codec
+        error = None if first.is_second else first.refusal()
+        if error is None or not isinstance(codec, SecondTryCodec):
+            return None
+        again = codec.second_try(error, request, self.profile)
+        if again is None:
+            return None
+        log.warning("%s refused a part of the request; it is asked again without that", self.profile.origin)
+        second = self._exchange(again)
+        second.is_second = True
+        return second
+
+    def count_tokens(self, request: ModelRequest) -> int:
+        """Ask the provider how many tokens a request has.
+
+        Raises ConfigError where it has no endpoint for that, and an LLMError as `stream` does.
+        """
+        codec, exchange = self._counting(request)
         try:
             response = self._used_transport().send(exchange.call)
         except TransportFailure as failure:
             exchange.fail(failure)
         else:
             try:
-                exchange.begin(response.status, response.headers)
+                exchange.begin(response.status, response.headers, whole=True)
                 for data in response.body:
-                    yield from exchange.feed(data)
+                    exchange.feed(data)
                     if exchange.is_over:
                         break
             except TransportFailure as failure:
                 exchange.fail(failure)
             finally:
                 response.close()
-        yield from exchange.finish()
+        return exchange.count(codec)
 
-    async def _async_chunks(self, request: ModelRequest) -> AsyncGenerator[StreamChunk, None]:
-        exchange = self._exchange(request)
+    async def acount_tokens(self, request: ModelRequest) -> int:
+        """Ask the provider how many tokens a request has, as `count_tokens` does."""
+        codec, exchange = self._counting(request)
         try:
             response = await self._used_transport().asend(exchange.call)
         except TransportFailure as failure:
             exchange.fail(failure)
         else:
             try:
-                exchange.begin(response.status, response.headers)
+                exchange.begin(response.status, response.headers, whole=True)
                 async for data in response.body:  # closed by the response, below
-                    for chunk in exchange.feed(data):
-                        yield chunk
+                    exchange.feed(data)
                     if exchange.is_over:
                         break
             except TransportFailure as failure:
                 exchange.fail(failure)
             finally:
                 await response.aclose()
-        for chunk in exchange.finish():
-            yield chunk
+        return exchange.count(codec)
+
+    def _counting(self, request: ModelRequest) -> "tuple[CountingCodec, _Exchange]":
+        codec = self._codec
+        if not isinstance(codec, CountingCodec):
+            raise ConfigError(
+                f"{self.profile.provider!r} has no endpoint that counts tokens over {codec.name!r}; "
+                "estimate them with count_tokens= of the agent"
+            )
+        call = self._call(request, codec.count_call)
+        return codec, _Exchange(self._decoder(call), self.profile, call, self._secret())
 
     def _exchange(self, request: ModelRequest) -> "_Exchange":
         call = self._call(request)
@@ -138,7 +224,7 @@ class BaseLLMProvider:
     def _used_transport(self) -> Transport:
         return self._transport or default_transport()
 
-    def _call(self, request: ModelRequest) -> HttpCall:
+    def _call(self, request: ModelRequest, encode: "_Encode | None" = None) -> HttpCall:
         endpoint = self._endpoint
         base_url = self._base_url or endpoint.address()
         if not base_url:
@@ -152,7 +238,7 @@ class BaseLLMProvider:
         if not base_url.lower().startswith(("http://", "https://")):
             raise ConfigError(f"base_url must start with http:// or https://, not {base_url[:40]!r}")
         require_readable(request, self.profile)
-        call = self._codec.encode(request, self.profile, base_url=base_url, api_key=key or None)
+        call = (encode or self._codec.encode)(request, self.profile, base_url=base_url, api_key=key or None)
         return call if self._timeouts is None else msgspec.structs.replace(call, timeouts=self._timeouts)
 
     def _no_access(self, message: str) -> AuthenticationError:
@@ -248,6 +334,8 @@ class _Exchange:
     def __init__(self, decoder: Decoder, profile: ModelProfile, call: HttpCall, secret: str) -> None:
         self.call = call
         self.is_over = False
+        self.is_second = False  # what came before it was refused
+        self._has_shown = False
         self._profile = profile
         self._secret = secret
         self._decoder = decoder
@@ -259,11 +347,11 @@ class _Exchange:
         self._whole: list[bytes] | None = None  # the pieces of a body that is no event stream
         self._lead: bytes | None = b""  # what came before the first byte that is no white space
 
-    def begin(self, status: int, headers: Any) -> None:
-        """Note the head of the response."""
+    def begin(self, status: int, headers: Any, *, whole: bool = False) -> None:
+        """Note the head of the response. whole: its body is read at its end."""
         self._status = status
         self._headers = dict(headers)
-        if not 200 <= status < 300:
+        if whole or not 200 <= status < 300:
             self._whole = []
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
@@ -298,6 +386,7 @@ class _Exchange:
         except LLMError as error:
             self._error = error  # raised once the chunks before it were passed on
             self.is_over = True
+        self._has_shown = self._has_shown or bool(chunks)
         return chunks
 
     def fail(self, failure: TransportFailure) -> None:
@@ -320,6 +409,30 @@ class _Exchange:
             return
         raise self._explained(self._error)  # outside the handler, so that nothing hangs on the error
 
+    def refusal(self) -> LLMError | None:
+        """Return the error with which the provider answered before it showed anything, None where it did not."""
+        if self._has_shown or self._broken is not None:
+            return None
+        if self._error is not None or 200 <= self._status < 300:
+            return self._error
+        return self._status_error()
+
+    def count(self, codec: CountingCodec) -> int:
+        """Return the tokens that the provider counted, or raise what went wrong."""
+        try:
+            if self._broken is not None:
+                raise self._broken
+            if not 200 <= self._status < 300:
+                raise self._status_error()
+            return codec.count_of(b"".join(self._whole or ()))
+        except LLMError as error:
+            failure = error
+        raise self._explained(failure)
+
+    def _status_error(self) -> LLMError:
+        body = b"".join(self._whole or ())
+        return error_of(body, status=self._status, headers=self._headers, where=host_of(self.call.url))
+
     def _last_events(self) -> list[tuple[bytes, bytes]]:
         # An event without its blank line may be whole or cut off; a cut one is no reason to complain of JSON.
         if self._split is None:
@@ -330,8 +443,7 @@ class _Exchange:
         if self._error is not None:
             raise self._error
         if self._status and not 200 <= self._status < 300:
-            body = b"".join(self._whole or ())
-            raise error_of(body, status=self._status, headers=self._headers, where=host_of(self.call.url))
+            raise self._status_error()
         if self._whole is not None and self._broken is None:
             return self._decoder.whole(b"".join(self._whole))
         if self._broken is None:

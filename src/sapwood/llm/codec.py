@@ -5,10 +5,11 @@ the reply is complete; neither key nor body shows in a repr.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from sapwood.core.errors import LLMError
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk
 
 
@@ -62,4 +63,28 @@ class Codec(Protocol):
 
     def decoder(self, profile: ModelProfile) -> Decoder:
         """Return a decoder for one reply."""
+        ...
+
+
+@runtime_checkable
+class CountingCodec(Protocol):
+    """A codec whose protocol has an endpoint that counts the tokens of a request."""
+
+    def count_call(
+        self, request: ModelRequest, profile: ModelProfile, *, base_url: str, api_key: str | None
+    ) -> HttpCall:
+        """Return the HTTP request that asks how many tokens the request has."""
+        ...
+
+    def count_of(self, body: bytes) -> int:
+        """Return the tokens that the answer tells; raises LLMError where it is an error."""
+        ...
+
+
+@runtime_checkable
+class SecondTryCodec(Protocol):
+    """A codec that can leave out what a server refused."""
+
+    def second_try(self, error: LLMError, request: ModelRequest, profile: ModelProfile) -> ModelRequest | None:
+        """Return the request to send once more after this error, None where it would fail again."""
         ...

@@ -40,6 +40,7 @@ _STATUS_OF_KIND = {
     "api_error": 500,
     "server_error": 500,
     "timeout_error": 504,
+    "vector_store_timeout": 504,
     "overloaded_error": 529,
 }
 _OVERFLOW = re.compile(
@@ -55,7 +56,17 @@ _BAD_KEY = re.compile(
     re.IGNORECASE,
 )
 _BROKE = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"})
-_FILTERED = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
+_FILTERED = frozenset(
+    {
+        "content_filter",
+        "content_policy_violation",
+        "responsibleaipolicyviolation",
+        "image_content_policy_violation",
+        "misalignment_policy_violation",
+        "bio_policy",
+    }
+)
+_ENCRYPTED = re.compile(r"encrypted[ _]content", re.IGNORECASE)
 _BAD_CALL = frozenset({"tool_use_failed"})
 _SECRET = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer\s+\S+", re.IGNORECASE)
 
@@ -163,7 +174,18 @@ def _classify(said: Complaint, status: int) -> LLMError:
         return LLMTimeoutError(message, status=status)
     if status == 409 or status >= 500 or kinds & _BAD_CALL:
         return ServerError(message, status=status)
+    if "invalid_encrypted_content" in kinds and not _ENCRYPTED.search(message):
+        message += " (invalid_encrypted_content)"  # the code alone tells what to do, whatever the words are
     return LLMError(message, status=status)
+
+
+def refuses_thinking(error: LLMError) -> bool:
+    """Tell whether a server could not read encrypted reasoning that was sent back, or has none to give.
+
+    >>> refuses_thinking(LLMError("The encrypted content gAAA...DQ== could not be verified.", status=400))
+    True
+    """
+    return type(error) is LLMError and error.status == 400 and bool(_ENCRYPTED.search(error.message))
 
 
 def clean(message: str) -> str:
@@ -186,6 +208,23 @@ def without_echo(message: str, body: bytes, secrets: tuple[str, ...]) -> str:
         if len(piece) >= 32 and piece in body:
             return "the provider refused the request with a message that repeats it (left out here)"
     return message
+
+
+def counted(body: bytes) -> int:
+    """Return what an endpoint that counts tokens answered; raises LLMError where that is no count.
+
+    >>> counted(b'{"input_tokens": 14}')
+    14
+    """
+    try:
+        value = decode_json(body)
+    except UNREADABLE:
+        value = None
+    count: Any = value.get("input_tokens") if is_object(value) else None
+    if isinstance(count, int):
+        return count
+    said = complaint(value)
+    raise ServerError("the provider's answer holds no count of tokens") if said is None else error_from(said)
 
 
 def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

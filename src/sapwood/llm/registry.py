@@ -23,6 +23,9 @@ def create_provider(model: str, **options: Any) -> LLMProvider:
     options: see `ProviderOptions`; among them api_key and base_url (None takes the environment's at the first
     call); base_url may name another server that speaks the provider's protocol.
 
+    `openai/` is asked over Responses at OpenAI itself, and over Chat Completions, which other servers speak, at any
+    other base_url or OPENAI_BASE_URL; `openai-responses/` and `openai-chat/` settle it.
+
     Raises ProviderNotInstalledError for a provider that is not known, ConfigError for an empty name and for an
     option that does not exist.
 
@@ -104,4 +107,5 @@ _CLASSES = {
     "openai.chat": ("sapwood.llm.openai", "OpenAIChatProvider"),
     "gemini": ("sapwood.llm.gemini", "GeminiProvider"),
     "ollama": ("sapwood.llm.ollama", "OllamaProvider"),
+    "openai.responses": ("sapwood.llm.openai.responses", "OpenAIResponsesProvider"),
 }

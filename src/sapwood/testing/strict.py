@@ -3,17 +3,23 @@
 V1 every call has one result directly after; V2 no result without its call; V3 nothing blank; V4 no white
 space at the end of a final assistant text; V5 roles alternate and results come before text; V6 call ids
 are valid and unique, and where there are none, names are valid; V7 a thinking block or a call has its signature.
+For Responses V8 besides: reasoning stands on its own, before what followed it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapwood.core.json_object import is_list
+from sapwood.core.json_object import is_list, read_object
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _GEMINI_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}\Z")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+=*\Z")
+_ANSWERED = frozenset(
+    {"function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"}
+)
+_OUTPUTS = frozenset(f"{kind}_output" for kind in _ANSWERED)
+_BESIDE_TEXT = {"input_text": ("input_image", "input_file"), "output_text": ("refusal",)}
 
 
 def check_anthropic_body(body: Mapping[str, Any]) -> None:
@@ -152,6 +158,64 @@ def check_ollama_body(body: Mapping[str, Any]) -> None:
             _demand(isinstance(call["function"]["arguments"], dict), "V1", f"{where} has arguments that are no object")
             waiting.append(call["function"]["name"])
     _demand(not waiting, "V1", "the last calls have no results")
+
+
+def check_responses_body(body: Mapping[str, Any]) -> None:
+    """Raise AssertionError where a strict Responses endpoint would refuse this body.
+
+    >>> check_responses_body({"store": False, "input": [{"type": "message", "role": "user", "content": "hi"}]})
+    """
+    items: Sequence[Mapping[str, Any]] = body["input"]
+    _demand(is_list(items) and bool(items), "V3", "the input is empty")
+    _demand(body.get("tools") != [], "V3", "the list of tools is empty")
+    _demand("instructions" not in body or not _is_blank(body["instructions"]), "V3", "the instructions are blank")
+    waiting: dict[str, str] = {}  # id of a call -> kind of the output that it waits for
+    used: set[str] = set()
+    before = ""
+    for number, item in enumerate(items):
+        where, kind = f"item {number}", str(item.get("type", "message"))
+        is_models = kind not in _OUTPUTS and item.get("role", "assistant") == "assistant"
+        _demand(before != "reasoning" or is_models, "V8", f"{where} stands after reasoning that nothing followed")
+        if kind in _ANSWERED:
+            _check_id(item["call_id"], used, where)
+            waiting[item["call_id"]] = f"{kind}_output"
+        elif kind in _OUTPUTS:
+            _demand(waiting.pop(item["call_id"], "") == kind, "V2", f"{where} answers what waits for no {kind}")
+        elif not is_models:
+            _demand(not waiting, "V1", f"{where} follows calls without results: {sorted(waiting)}")
+        _check_item(item, kind, where, is_stored=body.get("store") is not False)
+        before = kind
+    _demand(not waiting, "V1", f"calls have no results: {sorted(waiting)}")
+    _demand(before != "reasoning", "V8", "the last item is reasoning that nothing followed")
+
+
+def _check_item(item: Mapping[str, Any], kind: str, where: str, *, is_stored: bool) -> None:
+    match kind:
+        case "message":
+            _check_content(item["content"], "output_text" if item["role"] == "assistant" else "input_text", where)
+        case "function_call":
+            _demand(bool(item["name"]), "V3", f"{where} has no name")
+            _demand(isinstance(read_object(item["arguments"]), dict), "V1", f"{where} has arguments that are no object")
+        case "function_call_output":
+            _check_content(item["output"], "input_text", where)
+        case "reasoning":
+            _demand(is_list(item.get("summary")), "V8", f"{where} is reasoning without a summary, be it empty")
+            is_whole = bool(item.get("encrypted_content") or item.get("content"))
+            _demand(is_whole or (is_stored and "id" in item), "V8", f"{where} names reasoning that was not stored")
+            _demand("status" not in item, "V8", f"{where} has a status, which is not known there")
+        case "item_reference":
+            _demand(is_stored, "V8", f"{where} names an item that was not stored")
+        case _:
+            pass
+
+
+def _check_content(content: Any, text_kind: str, where: str) -> None:
+    _demand(not _is_blank(content), "V3", f"{where} is blank")
+    for block in content if is_list(content) else ():
+        kind: str = block["type"]
+        _demand(kind in (text_kind, *_BESIDE_TEXT[text_kind]), "V5", f"{where} holds {kind!r}")
+        text = block.get("text", block.get("refusal", "-"))
+        _demand(not _is_blank(text), "V3", f"{where} has a blank text")
 
 
 def _check_results(blocks: Sequence[Mapping[str, Any]], calls: list[str], where: str) -> None:

@@ -2,11 +2,13 @@
 
 from typing import Unpack
 
+from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.anthropic.decode import AnthropicDecoder
-from sapwood.llm.anthropic.encode import encode_call
+from sapwood.llm.anthropic.encode import encode_call, encode_count
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import HttpCall
+from sapwood.llm.failures import counted
 from sapwood.llm.options import ModelOptions, ProviderOptions
 from sapwood.llm.servers import set_up
 
@@ -27,6 +29,21 @@ class AnthropicCodec:
     def decoder(self, profile: ModelProfile) -> AnthropicDecoder:
         """Return a decoder for one reply."""
         return AnthropicDecoder(profile)
+
+    def count_call(
+        self, request: ModelRequest, profile: ModelProfile, *, base_url: str, api_key: str | None
+    ) -> HttpCall:
+        """Return the HTTP request that asks how many tokens the request has.
+
+        Raises ConfigError for the clouds, which have no such endpoint of this form.
+        """
+        if self._platform:
+            raise ConfigError(f"{profile.provider!r} has no endpoint that counts tokens of the form used here")
+        return encode_count(request, profile, self._options, base_url=base_url, api_key=api_key)
+
+    def count_of(self, body: bytes) -> int:
+        """Return the tokens that the answer tells; raises LLMError where it is an error."""
+        return counted(body)
 
 
 class AnthropicProvider(BaseLLMProvider):

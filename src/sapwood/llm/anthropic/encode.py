@@ -39,6 +39,8 @@ DEFAULT_MAX_TOKENS = 8_192
 DEFAULT_THINKING = 4_096
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
+# How a reply is written is no part of what goes in; the endpoint that counts refuses these.
+_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *_SAMPLING.values()})
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
@@ -78,10 +80,25 @@ def encode_call(
     return HttpCall(url, {**headers, **options.extra_headers}, body)
 
 
+def encode_count(
+    request: ModelRequest, profile: ModelProfile, options: ModelOptions, *, base_url: str, api_key: str | None
+) -> HttpCall:
+    """Return the HTTP request that asks how many tokens the request has."""
+    call = encode_call(request, profile, options, base_url=base_url, api_key=api_key)
+    body = encode_body(request, profile, options, stream=False, counts=True)
+    return HttpCall(f"{call.url}/count_tokens", {**call.headers, "accept": "application/json"}, body)
+
+
 def encode_body(
-    request: ModelRequest, profile: ModelProfile, options: ModelOptions, *, stream: bool = True, platform: str = ""
+    request: ModelRequest,
+    profile: ModelProfile,
+    options: ModelOptions,
+    *,
+    stream: bool = True,
+    platform: str = "",
+    counts: bool = False,
 ) -> bytes:
-    """Return the JSON body; its messages are joined from what the transcript keeps."""
+    """Return the JSON body; its messages are joined from what the transcript keeps. counts: only what is counted."""
     mark = cache_mark(request.cache, profile)
     fields = _fields(request, profile, options, mark)
     if platform:  # the clouds have the model in the address
@@ -91,7 +108,10 @@ def encode_body(
         fields["anthropic_beta"] = encode_json(options.betas)
     if stream and platform != "bedrock":
         fields["stream"] = b"true"
-    head = join_fields(with_extra(fields, options.extra_body))
+    fields = with_extra(fields, options.extra_body)
+    if counts:
+        fields = {name: value for name, value in fields.items() if name not in _UNCOUNTED}
+    head = join_fields(fields)
     history = request.transcript.derived(("anthropic", profile), lambda: EncodedHistory(partial(_fragment, profile)))
     notice = None
     if request.notice and request.notice.strip():
@@ -251,7 +271,8 @@ def _tool_use(call: ToolCall, profile: ModelProfile, wire_id: str) -> dict[str, 
 
 def _tool_result(result: ToolResult, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
-    content = [_result_block(part, profile) for part in result.content if not is_blank(part)]
+    shown = [part for part in result.content if not isinstance(part, Text) or part.text.strip()]
+    content = [_result_block(part, profile) for part in shown]
     if len(content) == 1 and content[0]["type"] == "text":
         block["content"] = content[0]["text"]
     elif content:

@@ -26,7 +26,7 @@ from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption
-from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
+from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
 THINK_TAGS = "<think>"
 NO_OUTPUT = "(no output)"
@@ -244,7 +244,8 @@ def _call(call: ToolCall, profile: ModelProfile, id: str) -> dict[str, Any]:
     arguments = {} if call.problem else call.arguments
     function = {"name": wire_name(call.name), "arguments": encode_json(arguments).decode()}
     block: dict[str, Any] = {"id": id, "type": "function", "function": function}
-    return {**block, **own_data(call.provider_data, profile.provider)}
+    extra = object_in(own_data(call.provider_data, profile.provider), "extra_content")
+    return {**block, "extra_content": extra} if extra else block
 
 
 def _returned(message: Message, profile: ModelProfile, text: str) -> dict[str, Any]:
