@@ -4,9 +4,9 @@ Laws: no state of a turn lives here, so any number of turns may overlap on one A
 `last_result`, `last_output` and `last_messages` are written once, together, when a turn ends.
 """
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -21,19 +21,22 @@ from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
-from sapwood.core.model import CacheTtl, LLMProvider
+from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest
 from sapwood.core.names import name_map
 from sapwood.core.ports import Runtime
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.transcript import Transcript
+from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.spec import LiveTurn
 from sapwood.loop.start import finished_transcript, start_run
-from sapwood.loop.turn import run_turn
+from sapwood.loop.turn import first_request, run_turn
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 
 if TYPE_CHECKING:
     from sapwood.runtime.private_loop import PrivateLoops
+
+T = TypeVar("T")
 
 
 class _Last(msgspec.Struct, frozen=True):
@@ -174,6 +177,30 @@ class Agent:
 
         return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
 
+    def count_tokens(self, prompt: Prompt, *, messages: History = (), exact: bool = False) -> int:
+        """Return the tokens of the first request that `chat` would send: system text, tools, history and prompt.
+
+        exact: ask the provider, which takes a request of its own; else the estimate, corrected by what the model
+        has reported so far. Memory is searched, nothing is saved.
+
+        Raises ConfigError where the provider has no endpoint that counts, LLMError where it does not answer.
+
+        >>> from sapwood.testing import scripted
+        >>> Agent(llm=scripted()).with_system_prompt("Be brief.").count_tokens("How much is this?")
+        10
+        """
+        runtime = BlockingRuntime(loops=self._private_loops)
+        steps = iterate(_alone(self._request(prompt, messages, runtime)))
+        request, estimate = next(steps)
+        return cast("int", self._counter("count_tokens")(request)) if exact else estimate
+
+    async def acount_tokens(self, prompt: Prompt, *, messages: History = (), exact: bool = False) -> int:
+        """Return the tokens of the first request, as `count_tokens` does, on the running event loop."""
+        from sapwood.runtime.aio import AsyncioRuntime
+
+        request, estimate = await self._request(prompt, messages, AsyncioRuntime())
+        return cast("int", await self._counter("acount_tokens")(request)) if exact else estimate
+
     def close(self) -> None:
         """Close the private event loop on which `chat` runs async tools; a later turn opens a new one."""
         if self._loops is not None:
@@ -219,13 +246,23 @@ class Agent:
         live = LiveTurn(run, spec, on_end=self._ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)
 
+    async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, int]:
+        spec = assemble(self._config, self._llm(), to_history(messages), calibration=self._calibration)
+        return await first_request(start_run(runtime.new_id()), spec, runtime, prompt=to_prompt(prompt))
+
+    def _counter(self, name: str) -> Callable[[ModelRequest], Any]:
+        provider = self._llm()
+        first = provider.providers[0] if isinstance(provider, FallbackProvider) else provider
+        counter: Callable[[ModelRequest], Any] | None = getattr(first, name, None)
+        if counter is None:
+            raise ConfigError(f"{first.profile.origin} cannot count tokens; leave exact= out for an estimate")
+        return counter
+
     def _llm(self) -> LLMProvider:
         if self._provider is None:
             config = self._config
             self._provider = config.llm or _create(config.model, config.api_key, config.base_url)
             if config.fallbacks:
-                from sapwood.llm.fallback import FallbackProvider
-
                 others = [
                     _create(item, self._key_for(item), None) if isinstance(item, str) else item
                     for item in config.fallbacks
@@ -254,6 +291,10 @@ class Agent:
         first = run.rounds[0].ledger if run.rounds else run.ledger
         result = ContextResult(system=live.offered.system_texts, messages=live.messages(run), ledger=first)
         self._last = _Last(run.diagnostics(cause, error), result, live)
+
+
+async def _alone(value: Coroutine[Any, Any, T]) -> AsyncGenerator[T, None]:
+    yield await value
 
 
 def _create(model: str, api_key: str | None, base_url: str | None) -> LLMProvider:

@@ -24,7 +24,7 @@ from sapwood.core.events import (
     TextDelta,
     ThinkingDelta,
 )
-from sapwood.core.ledger import ContextLedger
+from sapwood.core.ledger import Section
 from sapwood.core.messages import Message, Part, Text, Thinking, ToolCall
 from sapwood.core.model import (
     LLMProvider,
@@ -70,7 +70,12 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
     Raises ContextOverflowError before anything is sent where the request cannot fit, and whatever the
     provider raises; MessageInterrupted comes before that where text had been shown.
     """
-    request, sent = _composed(action, run, live)
+    request, sections = compose(action, run, live)
+    # Where nothing may shorten the history (guide D's manager), it is the caller's and goes out as it is.
+    fixed = ("system", "tools", "memory", "prompt")
+    trims = live.spec.context.trim_history
+    require_fit({str(name): size for name, size in sections.items() if trims or name in fixed}, live.spec.window)
+    sent = ledger(sections, run.lines, window=live.spec.window)
     yield RoundStarted(round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent)
     asking = _Asking(rt)
     while True:
@@ -101,8 +106,8 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                 return
 
 
-def _composed(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest, ContextLedger]:
-    """Return the request of this call and its ledger; raises ContextOverflowError where it cannot fit."""
+def compose(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest, dict[Section, int]]:
+    """Return the request of a model call, and its estimated tokens by section."""
     spec = live.spec
     past, _ = live.totals(run)
     request = render(
@@ -114,14 +119,7 @@ def _composed(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest
         max_tokens=spec.max_response_tokens,
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
-    # Where nothing may shorten the history (guide D's manager), it is the caller's and goes out as it is.
-    fixed = ("system", "tools", "memory", "prompt")
-    require_fit(
-        {str(name): size for name, size in sections.items() if spec.context.trim_history or name in fixed},
-        spec.window,
-    )
-    request = place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed)
-    return request, ledger(sections, run.lines, window=spec.window)
+    return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections
 
 
 def _after(

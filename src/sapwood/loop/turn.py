@@ -33,11 +33,12 @@ from sapwood.core.events import (
     TurnStarted,
 )
 from sapwood.core.messages import Message
+from sapwood.core.model import ModelRequest
 from sapwood.core.ports import Runtime
 from sapwood.core.run import Run, evolve
 from sapwood.core.transcript import Transcript, exchanges
 from sapwood.core.usage import RoundUsage, Usage
-from sapwood.loop.model_round import model_round
+from sapwood.loop.model_round import compose, model_round
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.tool_call import run_tools
 
@@ -85,6 +86,19 @@ async def run_turn(
             live.run = evolve(run, live.interrupted)
             await rt.checkpoint(live.run, live.interrupted)
         live.ended()
+
+
+async def first_request(run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message) -> tuple[ModelRequest, int]:
+    """Return what the first model call of a turn would send, and its estimated tokens; nothing is sent or saved."""
+    live = LiveTurn(run, spec)
+    run = evolve(run, TurnStarted(run_id=run.run_id, prompt=prompt))
+    live.offer(await spec.context.gather(live.turn(run), call=rt.call))
+    while not isinstance(action := decide(run, spec.policy, _spent(run, live)), CallModel):
+        async with aclosing(perform(action, run, live, rt)) as events:
+            async for event in events:
+                run = evolve(run, event)
+    request, sections = compose(action, run, live)
+    return request, sum(sections.values())
 
 
 def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
