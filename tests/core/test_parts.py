@@ -12,6 +12,8 @@ from sapwood.core.events import (
     ContextPrepared,
     ContextUpdated,
     RoundStarted,
+    ServerToolFinished,
+    ServerToolStarted,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -52,6 +54,12 @@ TABLE: list[tuple[AgentEvent, AgentPart | None, AgentPart | None]] = [
     (CompactionStarted(), None, None),
     (ToolStarted(key="r0c0", tool_call_id="x", name="add", tool_input={}), None, None),
     (TurnFinished(text="", diagnostics=TurnDiagnostics()), None, None),
+    (ServerToolStarted(tool_call_id="s", name="web_search"), None, None),
+    (
+        ServerToolFinished(tool_call_id="s", name="web_search", value=["a"], is_error=True),
+        AgentToolPart("web_search", {}, ["a"], is_error=True, provider_executed=True),
+        AgentToolPart("web_search", {}, ["a"], is_error=True, provider_executed=True),
+    ),
 ]
 
 

@@ -17,7 +17,7 @@ from sapwood.core.budget import Budget
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
 from sapwood.core.errors import ConfigError
-from sapwood.core.events import ToolStarted
+from sapwood.core.events import ServerToolStarted, ToolStarted
 from sapwood.core.memory import RecallOptions
 from sapwood.core.model import LLMProvider
 from sapwood.core.parts import AgentPart, to_part
@@ -108,6 +108,8 @@ async def run_agent(**options: Unpack[RunAgentOptions]) -> AsyncGenerator[AgentP
         async for event in events:
             if isinstance(event, ToolStarted):
                 arguments[event.key] = event.tool_input
+            elif isinstance(event, ServerToolStarted):
+                arguments[event.tool_call_id] = event.tool_input
             part = to_part(event, arguments, with_context=with_context)
             if part is not None:
                 yield part

@@ -5,7 +5,7 @@ Law: a part is a plain value for a user interface; its JSON uses guide D's names
 
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from sapwood.core.events import AgentEvent, ContextUpdated, TextDelta, ToolFinished
+from sapwood.core.events import AgentEvent, ContextUpdated, ServerToolFinished, TextDelta, ToolFinished
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.struct import Data
 
@@ -21,7 +21,8 @@ class AgentToolPart(Data, frozen=True, tag="tool", rename="camel"):
     """A tool call with its result.
 
     args: the arguments, as the model gave them. result: what the tool returned, as a JSON value.
-    approval_id: set where the tool answered that it waits for an approval.
+    approval_id: set where the tool answered that it waits for an approval. provider_executed: the model's provider
+    ran it, not this program (a web search, say).
     """
 
     type: ClassVar[Literal["tool"]] = "tool"
@@ -30,6 +31,7 @@ class AgentToolPart(Data, frozen=True, tag="tool", rename="camel"):
     result: Any = None
     is_error: bool = False
     approval_id: str | None = None
+    provider_executed: bool = False
 
 
 class AgentMemoryPart(Data, frozen=True, tag="memory"):
@@ -56,7 +58,7 @@ AgentPart: TypeAlias = AgentTextPart | AgentToolPart | AgentMemoryPart | AgentCo
 def to_part(event: AgentEvent, arguments: dict[str, dict[str, Any]], *, with_context: bool) -> AgentPart | None:
     """Return the part that shows this event, None where it has none.
 
-    arguments: by call key, kept by the caller from the ToolStarted events.
+    arguments: by call key, kept by the caller from the ToolStarted events; by the provider's id for its own tools.
     with_context: a context manager was given; without one, memory shows as memory parts and loading as none.
     """
     match event:
@@ -64,6 +66,8 @@ def to_part(event: AgentEvent, arguments: dict[str, dict[str, Any]], *, with_con
             return AgentTextPart(text)
         case ToolFinished(key=key, name=name, value=value, is_error=is_error):
             return AgentToolPart(name, arguments.get(key, {}), value, is_error, _approval_id(value))
+        case ServerToolFinished(tool_call_id=id, name=name, value=value, is_error=is_error):
+            return AgentToolPart(name, arguments.get(id, {}), value, is_error, provider_executed=True)
         case ContextUpdated(source=source, op="loaded", tools=tools):
             return AgentContextPart(source, "loaded", tools=tools) if with_context else None
         case ContextUpdated(source=source, op="recalled" | "saved" as op, records=records):
