@@ -84,10 +84,12 @@ def test_a_recorded_request_is_written_again(exchange: Exchange) -> None:
         Transcript.of(read(body["contents"], f"gemini/{model}")),
         system=tuple(part["text"] for part in body.get("systemInstruction", {}).get("parts", ())),
         tools=tuple(read_tool(tool) for group in tools for tool in group["functionDeclarations"]),
-        max_tokens=config.pop("maxOutputTokens", None),
         output_schema=config.pop("responseJsonSchema", None),
     )
-    options = ModelOptions(thinking=thinking.get("thinkingLevel", True) if thinking else None, extra_body=extra)
+    cap = config.pop("maxOutputTokens", None)
+    options = ModelOptions(
+        max_tokens=cap, thinking=thinking.get("thinkingLevel", True) if thinking else None, extra_body=extra
+    )
 
     written = json.loads(encode_body(request, profile, options))
     check_gemini_body(written)

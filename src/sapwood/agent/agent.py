@@ -54,7 +54,8 @@ class Agent:
     of their own. cache: how long the provider keeps the prompt's stable beginning, "5m" or "1h"; True is "5m",
     False says nothing of caching.
     max_tokens: the window to plan for; the model's own where that is smaller. max_response_tokens: kept free
-    in it for the reply, and the cap on the reply. max_rounds: model calls in a turn.
+    in it for the reply, and the cap on the reply; a model that thinks gets room for that on top.
+    max_rounds: model calls in a turn.
     tool_timeout: seconds for a tool that says none itself, None for no limit.
     tool_result_max_tokens: a longer result is cut in its middle; None for no limit.
     tokenizer: an exact counter; None estimates and learns from what the provider reports.

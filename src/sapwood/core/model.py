@@ -60,7 +60,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     `<think>` for tags in the text; empty for what it gave itself. kept_thinking: it is told to read what comes back.
     known: the table names the model, and not only its provider.
     call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
-    always_thinks: it refuses to be told not to think.
+    thinks: it thinks unless it is told not to. always_thinks: it refuses to be told so.
     encrypted_thinking: the server gives its reasoning encrypted where it is asked for that, and wants it back.
     """
 
@@ -94,6 +94,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     kept_thinking: bool = False
     call_signatures: bool = False
     always_thinks: bool = False
+    thinks: bool = False
     encrypted_thinking: bool = False
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 OF_MODEL = frozenset(
-    ("context_window", "max_output_tokens", "images", "files", "refused_parameters", "cache_minimum_tokens")
+    ("context_window", "max_output_tokens", "images", "files", "refused_parameters", "cache_minimum_tokens", "thinks")
 )
 """Facts that a model keeps behind a gateway; the others are the gateway's own."""
 _STAMP = re.compile(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import msgspec
 
 from sapwood.core.errors import ConfigError
-from sapwood.core.model import ModelProfile
+from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.shapes import is_tuple
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("sapwood.llm")
 ThinkingOption: TypeAlias = bool | int | str
 """On or off, a budget of tokens, or a level such as `low`, `medium` and `high`."""
+DEFAULT_BUDGET = 4_096
+"""Tokens of thinking where it is asked for by `True` and the model wants a number."""
+THINKING_ROOM = 8_192
+"""Tokens that a model which counts its thinking itself may take for it, beside the answer."""
 SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed")
 _WORDS = {"budget": "a number of tokens", "effort": "a level", "level": "a level", "adaptive": "a level or True"}
 
@@ -115,6 +119,42 @@ def model_options(given: Mapping[str, Any], profile: ModelProfile) -> ModelOptio
             log.warning("%s does not take %s; it is left out", profile.origin, name)
     _check_thinking(fields.get("thinking"), profile)
     return ModelOptions(**fields)
+
+
+def thinking_budget(options: ModelOptions) -> int | None:
+    """Return the tokens that thinking may take where they are counted, None where it is not asked for.
+
+    >>> thinking_budget(ModelOptions(thinking=True)), thinking_budget(ModelOptions(thinking=2_000))
+    (4096, 2000)
+    """
+    asked = options.thinking
+    if asked is None or asked is False:
+        return None
+    return DEFAULT_BUDGET if isinstance(asked, bool | str) else asked
+
+
+def reply_cap(request: ModelRequest, options: ModelOptions, profile: ModelProfile, default: int = 0) -> int:
+    """Return the cap on a reply as it is sent, 0 for none.
+
+    Providers count thinking as a part of the reply, so what a request asks for is meant for the answer, and room
+    for thinking comes on top; without it a model that thinks would often end before its first word. A cap that
+    the provider object was given is sent as it is, but for a budget of thinking, which must be smaller.
+
+    >>> from sapwood.core.transcript import Transcript
+    >>> request = ModelRequest(Transcript(), max_tokens=1_000)
+    >>> [reply_cap(request, ModelOptions(), ModelProfile(thinks=thinks)) for thinks in (True, False)]
+    [9192, 1000]
+    """
+    asked = request.max_tokens or options.max_tokens or default
+    if not asked:
+        return 0
+    room = 0
+    if profile.thinking == "budget" or (isinstance(options.thinking, int) and options.thinking is not True):
+        room = thinking_budget(options) or 0
+    thinks = profile.thinks if options.thinking is None else bool(options.thinking)
+    if not room and thinks and request.max_tokens:
+        room = THINKING_ROOM
+    return min(asked + room, profile.max_output_tokens or asked + room)
 
 
 def _check_thinking(thinking: ThinkingOption | None, profile: ModelProfile) -> None:

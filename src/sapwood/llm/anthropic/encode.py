@@ -31,12 +31,11 @@ from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
-from sapwood.llm.options import ModelOptions
+from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
 from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8_192
-DEFAULT_THINKING = 4_096
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 # How a reply is written is no part of what goes in; the endpoint that counts refuses these.
@@ -123,10 +122,9 @@ def encode_body(
 
 def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions, mark: bytes) -> dict[str, bytes]:
     default = min(profile.max_output_tokens or DEFAULT_MAX_TOKENS, 4 * DEFAULT_MAX_TOKENS)
-    max_tokens = request.max_tokens or options.max_tokens or default
     fields = {
         "model": encode_json(profile.model),
-        "max_tokens": b"%d" % min(max_tokens, profile.max_output_tokens or max_tokens),
+        "max_tokens": b"%d" % reply_cap(request, options, profile, default),
     }
     fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
     fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options).items())
@@ -166,8 +164,7 @@ def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOption
         fields["thinking"] = {"type": "adaptive"}
         config |= {"effort": asked} if isinstance(asked, str) else {}
     elif asked is not None:
-        budget = DEFAULT_THINKING if isinstance(asked, bool | str) else asked
-        fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        fields["thinking"] = {"type": "enabled", "budget_tokens": thinking_budget(options)}
     if request.output_schema is not None:
         config["format"] = {"type": "json_schema", "schema": request.output_schema}
     return {**fields, "output_config": config} if config else fields

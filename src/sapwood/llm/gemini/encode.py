@@ -31,7 +31,7 @@ from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
 from sapwood.llm.gemini.names import gemini_name, is_kept
-from sapwood.llm.options import ModelOptions, ThinkingOption
+from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, text_in, with_extra
 
 NO_OUTPUT = "(no output)"
@@ -159,8 +159,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
 
 def _config(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, Any]:
     config: dict[str, Any] = {}
-    if max_tokens := request.max_tokens or options.max_tokens:
-        config["maxOutputTokens"] = min(max_tokens, profile.max_output_tokens or max_tokens)
+    if max_tokens := reply_cap(request, options, profile):
+        config["maxOutputTokens"] = max_tokens
     config |= options.sampling(_SAMPLING)
     if options.thinking is not None:
         config["thinkingConfig"] = _thinking(options.thinking, profile)

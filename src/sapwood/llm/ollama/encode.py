@@ -15,7 +15,7 @@ from sapwood.core.names import wire_name
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
 from sapwood.llm.openai.chat_encode import tool_block
-from sapwood.llm.options import ModelOptions
+from sapwood.llm.options import ModelOptions, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, with_extra
 
 NO_OUTPUT = "(no output)"
@@ -64,8 +64,8 @@ def window_of(profile: ModelProfile, options: ModelOptions) -> int:
 
 def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, bytes]:
     settings = options.sampling(_SAMPLING)
-    if max_tokens := request.max_tokens or options.max_tokens:
-        settings["num_predict"] = min(max_tokens, profile.max_output_tokens or max_tokens)
+    if max_tokens := reply_cap(request, options, profile):
+        settings["num_predict"] = max_tokens
     if profile.context_window:
         settings["num_ctx"] = profile.context_window
     extra = dict(options.extra_body)

@@ -25,7 +25,7 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
-from sapwood.llm.options import ModelOptions, ThinkingOption
+from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
 THINK_TAGS = "<think>"
@@ -102,8 +102,8 @@ def _joined(texts: Sequence[str]) -> str:
 
 def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, bytes]:
     fields = {"model": encode_json(profile.model)}
-    if max_tokens := request.max_tokens or options.max_tokens:
-        fields[profile.max_tokens_field] = b"%d" % min(max_tokens, profile.max_output_tokens or max_tokens)
+    if max_tokens := reply_cap(request, options, profile):
+        fields[profile.max_tokens_field] = b"%d" % max_tokens
     fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
     if options.thinking is not None:
         fields.update((name, encode_json(value)) for name, value in _thinking(options.thinking, profile).items())

@@ -32,7 +32,7 @@ from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
 from sapwood.llm.openai.responses_decode import can_return
 from sapwood.llm.openai.responses_tools import awaits_answer
-from sapwood.llm.options import ModelOptions, ThinkingOption
+from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, list_in, object_in, own_data, text_in, with_extra
 
 SAMPLING = {"temperature": "temperature", "top_p": "top_p"}
@@ -121,8 +121,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
     instructions = "\n\n".join(text for text in request.system if text.strip())
     if instructions:
         fields["instructions"] = encode_json(instructions)
-    if max_tokens := request.max_tokens or options.max_tokens:
-        fields["max_output_tokens"] = b"%d" % min(max_tokens, profile.max_output_tokens or max_tokens)
+    if max_tokens := reply_cap(request, options, profile):
+        fields["max_output_tokens"] = b"%d" % max_tokens
     fields.update((name, encode_json(value)) for name, value in options.sampling(SAMPLING).items())
     if options.thinking is not None:
         fields["reasoning"] = encode_json(_reasoning(options.thinking))
