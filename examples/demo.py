@@ -160,7 +160,7 @@ def main() -> int:
     """Hold the conversation."""
     began = time.monotonic()
     console = Console(highlight=False)
-    chosen = choose_model(local_options={"extra_body": {"temperature": 0}})
+    chosen = choose_model(local_options={"temperature": 0})
     provider = chosen.provider if chosen.is_real else scripted(*script())
     console.print(
         Text(f"Model: {chosen.label}" if chosen.is_real else "No model could be had: a script speaks.", style="bold")

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from sapwood.core.usage import Usage as Usage
     from sapwood.llm.anthropic.client import AnthropicClientLike as AnthropicClientLike
     from sapwood.llm.base import BaseLLMProvider as BaseLLMProvider
+    from sapwood.llm.fallback import FallbackProvider as FallbackProvider
     from sapwood.llm.pricing import MODEL_PRICING as MODEL_PRICING
     from sapwood.llm.pricing import Price as Price
     from sapwood.llm.profiles import register_model as register_model
@@ -226,6 +227,7 @@ _NAMES = {
     "ThinkingChunk": "sapwood.core.model",
     "BaseLLMProvider": "sapwood.llm.base",
     "AnthropicClientLike": "sapwood.llm.anthropic.client",
+    "FallbackProvider": "sapwood.llm.fallback",
     "create_provider": "sapwood.llm.registry",
     "register_provider": "sapwood.llm.registry",
     "register_model": "sapwood.llm.profiles",
@@ -291,6 +293,7 @@ __all__ = [
     "ContextUpdated",
     "Contribution",
     "ConversationBusyError",
+    "FallbackProvider",
     "File",
     "HistoryOptions",
     "Image",

@@ -46,9 +46,12 @@ def nothing_local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_key_in_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch, listing: str) -> None:
-    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing),))
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing, "llamacpp"),))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert choose_model().provider.profile.provider == "openai"
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    assert choose_model().provider.profile.provider == "gemini"
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     assert choose_model().provider.profile.provider == "anthropic"
     monkeypatch.setenv("SAPWOOD_MODEL", "claude-opus-4-8")
@@ -56,9 +59,17 @@ def test_a_key_in_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch, l
 
 
 def test_a_server_that_answers_comes_next(monkeypatch: pytest.MonkeyPatch, listing: str) -> None:
-    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Nobody", "http://127.0.0.1:9/v1"), ("Fake", listing)))
+    monkeypatch.setattr(
+        first_model,
+        "LOCAL_SERVERS",
+        (
+            ("Nobody", "http://127.0.0.1:9/v1", "ollama"),
+            ("Fake", listing, "ollama"),
+        ),
+    )
     chosen = choose_model()
     assert chosen.label == f"tiny on Fake ({listing})"
+    assert chosen.provider.profile.origin == "ollama/tiny"
     assert chosen.is_real
     monkeypatch.setenv("OPENAI_BASE_URL", listing)
     assert choose_model().label == f"openai/tiny at {listing}"
@@ -86,7 +97,7 @@ def test_what_was_asked_for_is_taken(listing: str) -> None:
 
 
 def test_a_server_that_answers_nonsense_is_no_server(monkeypatch: pytest.MonkeyPatch, listing: str) -> None:
-    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing),))
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing, "llamacpp"),))
     for body in (b"not json", b"[]", b'{"data": "x"}', b'{"data": []}'):
         monkeypatch.setattr(Listing, "body", body)
         assert not choose_model().is_real

@@ -18,14 +18,14 @@ from sapwood.llm.registry import create_provider
 from sapwood.llm.scripted import ScriptedReply, says, scripted
 
 LOCAL_SERVERS = (
-    ("Ollama", "http://127.0.0.1:11434/v1"),
-    ("LM Studio", "http://127.0.0.1:1234/v1"),
-    ("llama-server", "http://127.0.0.1:8080/v1"),
+    ("Ollama", "http://127.0.0.1:11434/v1", "ollama"),
+    ("LM Studio", "http://127.0.0.1:1234/v1", "lmstudio"),
+    ("llama-server", "http://127.0.0.1:8080/v1", "llamacpp"),
 )
 PROBE_SECONDS = 0.3
 NO_MODEL = (
     "No model is connected; this is a script speaking. To talk to a real one, do one of these and start again:\n\n"
-    "1. set ANTHROPIC_API_KEY or OPENAI_API_KEY;\n"
+    "1. set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY;\n"
     "2. start a local server (Ollama, LM Studio, llama-server), or set OPENAI_BASE_URL to one;\n"
     '3. `pip install "sapwood[local]"` and `sapwood chat --model path/to/model.gguf`.'
 )
@@ -49,7 +49,7 @@ def choose_model(
     """Return the model that was asked for, or else the best there is.
 
     model: `provider/model`, or the path of a GGUF file. local_options: for the provider of a local server or
-    file, such as `extra_body={"temperature": 0}`.
+    file, such as `temperature=0`.
 
     Raises ConfigError where the one that was asked for cannot be had.
     """
@@ -70,18 +70,20 @@ def _candidates(options: Mapping[str, Any]) -> Iterator[FirstModel]:
         url = os.environ.get(variable)
         if url and (served := served_models(url)):
             yield _named(f"{name}/{served[0]}", url)
-    for label, url in LOCAL_SERVERS:
+    for label, url, provider in LOCAL_SERVERS:
         if served := served_models(url):
-            yield FirstModel(_served(url, served[0], options), f"{served[0]} on {label} ({url})")
+            made = create_provider(f"{provider}/{served[0]}", base_url=url, **options)
+            yield FirstModel(made, f"{served[0]} on {label} ({url})")
     path = _cached_file()
     if path is not None and _has_engine():
         yield _from_file(path, options)
 
 
-# Small, current models of the two providers whose keys are looked for; SAPWOOD_MODEL names another.
+# Small, current models of the providers whose keys are looked for; SAPWOOD_MODEL names another.
 _KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic", "claude-haiku-4-5"),
     ("OPENAI_API_KEY", "openai", "gpt-5-mini"),
+    ("GEMINI_API_KEY", "gemini", "gemini-3.5-flash"),
 )
 
 
