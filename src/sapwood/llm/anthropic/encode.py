@@ -6,7 +6,7 @@ Anthropic understands go back whole, to it alone; no blank text is sent; results
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, assert_never
 from urllib.parse import quote
@@ -224,7 +224,7 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case Text() if not part.text.strip():
             return None  # what another provider hung on an empty text
         case Text():
-            citations: Any = own_data(part.provider_data, profile.provider).get("citations")
+            citations: Any = _own(part.provider_data, message, profile).get("citations")
             block: dict[str, Any] = {"type": "text", "text": part.text}
             return {**block, "citations": citations} if citations else block
         case Recalled(text=text):
@@ -241,13 +241,13 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case File():
             return _file(part, profile)
         case ToolCall():
-            return _tool_use(part, profile, wire_id)
+            return _tool_use(part, _own(part.provider_data, message, profile), wire_id)
         case ToolResult():
             return _tool_result(part, profile, wire_id) if wire_id else None
         case Opaque(kind=kind):
             if kind == "redacted_thinking" and not _is_own(message, profile):
                 return None
-            if own := own_data(part.provider_data, profile.provider):
+            if own := _own(part.provider_data, message, profile):
                 return own
             return {"type": "text", "text": part.text} if part.text.strip() else None
         case _:
@@ -259,10 +259,16 @@ def _is_own(message: Message, profile: ModelProfile) -> bool:
     return message.origin in (profile.origin, f"{profile.provider}/")
 
 
-def _tool_use(call: ToolCall, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
+def _own(data: Mapping[str, Any] | None, message: Message, profile: ModelProfile) -> dict[str, Any]:
+    """Return what a part carries of this provider's own, empty where another of its models wrote the message."""
+    is_foreign = message.role == "assistant" and message.origin is not None and not _is_own(message, profile)
+    return {} if is_foreign else own_data(data, profile.provider)
+
+
+def _tool_use(call: ToolCall, own: Mapping[str, Any], wire_id: str) -> dict[str, Any]:
     arguments = {} if call.problem else call.arguments
     block = {"type": "tool_use", "id": wire_id, "name": wire_name(call.name), "input": arguments}
-    caller: Any = own_data(call.provider_data, profile.provider).get("caller")
+    caller: Any = own.get("caller")
     return {**block, "caller": caller} if caller else block
 
 

@@ -225,13 +225,17 @@ def _assistant(profile: ModelProfile, message: Message, ids: Sequence[str], ends
         or (isinstance(part, Opaque) and not own_data(part.provider_data, profile.provider))
     ]
     text = "".join(text for text in shown if text.strip())
-    calls = [_call(call, profile, id) for call, id in zip(message.tool_calls, ids, strict=True)]
+    is_own = message.origin == profile.origin
+    calls = [
+        _call(call, own_data(call.provider_data, profile.provider) if is_own else {}, id)
+        for call, id in zip(message.tool_calls, ids, strict=True)
+    ]
     if not text and not calls:
         return None
     if ends and not calls:
         text = text.rstrip()
     body: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if message.origin == profile.origin:
+    if is_own:
         body.update(_returned(message, profile, text))
     if profile.returned_thinking and profile.returned_thinking != THINK_TAGS:
         body.setdefault(profile.returned_thinking, "")  # a reply without it is refused once tools were used
@@ -240,11 +244,11 @@ def _assistant(profile: ModelProfile, message: Message, ids: Sequence[str], ends
     return body
 
 
-def _call(call: ToolCall, profile: ModelProfile, id: str) -> dict[str, Any]:
+def _call(call: ToolCall, own: dict[str, Any], id: str) -> dict[str, Any]:
     arguments = {} if call.problem else call.arguments
     function = {"name": wire_name(call.name), "arguments": encode_json(arguments).decode()}
     block: dict[str, Any] = {"id": id, "type": "function", "function": function}
-    extra = object_in(own_data(call.provider_data, profile.provider), "extra_content")
+    extra = object_in(own, "extra_content")
     return {**block, "extra_content": extra} if extra else block
 
 
