@@ -237,6 +237,23 @@ def test_a_wait_that_comes_with_an_answer_is_not_waited_for() -> None:
     assert error.retry_after_seconds is None
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "left_out"),
+    [
+        ("openai-chat/gpt-4o", {"top_k": 5, "seed": 1}, "top_k"),
+        ("anthropic/claude-sonnet-4-5", {"seed": 1, "betas": ["b"]}, "seed"),
+        ("gemini/gemini-2.5-pro", {"top_k": 5, "seed": 1, "betas": ["b"]}, "betas"),
+        ("openai/gpt-4o", {"stop": "END", "temperature": 0.5}, "stop"),
+    ],
+)
+def test_what_a_protocol_has_no_place_for_is_told(
+    model: str, options: dict[str, Any], left_out: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_provider(model, **options)
+    (record,) = caplog.records
+    assert f"does not take {left_out} over" in record.getMessage()
+
+
 @pytest.mark.parametrize("name", ["ollama-chat/qwen3", "gemini-chat/gemini-2.5-pro", "anthropic-responses/x"])
 def test_a_server_is_not_asked_in_a_protocol_that_its_address_does_not_speak(name: str) -> None:
     with pytest.raises(ProviderNotInstalledError):

@@ -40,9 +40,9 @@ VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8_192
 DEFAULT_THINKING = 4_096
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
-_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 # How a reply is written is no part of what goes in; the endpoint that counts refuses these.
-_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *_SAMPLING.values()})
+_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *SAMPLING.values()})
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
@@ -137,7 +137,7 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
         "model": encode_json(profile.model),
         "max_tokens": b"%d" % min(most, profile.max_output_tokens or most),
     }
-    fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
+    fields.update((name, encode_json(value)) for name, value in options.sampling(SAMPLING).items())
     fields.update((name, encode_json(value)) for name, value in thinking.items())
     prefix_mark = mark if request.cache is not None and request.cache.prefix else b""
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
