@@ -211,6 +211,12 @@ def test_groq_tells_its_usage_in_a_field_of_its_own_and_xai_its_cost_in_ticks() 
     assert cost_of(billed.usage, "xai", "grok-3-mini") == pytest.approx(0.000172125)
 
 
+def test_what_perplexity_bills_counts_its_search_too() -> None:
+    parts = {"input_tokens_cost": 0.00001, "request_cost": 0.005, "total_cost": 0.00501}
+    reply = chat(choice("stop", content="Hi"), {"choices": [], "usage": {"prompt_tokens": 8, "cost": parts}})
+    assert reply.usage == Usage(prompt_tokens=8, cost_usd=0.00501)
+
+
 ERRORS: list[tuple[int, dict[str, Any], type[LLMError], str]] = [
     (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: xx."},
      AuthenticationError, "Incorrect API key"),

@@ -300,6 +300,8 @@ def usage_of(usage: dict[str, Any]) -> Usage | None:
     cost, ticks = usage.get("cost"), usage.get("cost_in_usd_ticks")
     if isinstance(ticks, int | float):  # xAI's
         cost = ticks / TICKS_PER_DOLLAR
+    elif is_object(cost):  # Perplexity's, with what a search costs beside its tokens
+        cost = cost.get("total_cost")
     return Usage(
         prompt_tokens=given - read - written,
         completion_tokens=output,
