@@ -90,8 +90,12 @@ if TYPE_CHECKING:
     from sapwood.core.model import ModelProfile as ModelProfile
     from sapwood.core.model import ModelRequest as ModelRequest
     from sapwood.core.model import Reply as Reply
+    from sapwood.core.model import RestartChunk as RestartChunk
+    from sapwood.core.model import ServerCallChunk as ServerCallChunk
+    from sapwood.core.model import ServerResultChunk as ServerResultChunk
     from sapwood.core.model import TextChunk as TextChunk
     from sapwood.core.model import ThinkingChunk as ThinkingChunk
+    from sapwood.core.model import UsageChunk as UsageChunk
     from sapwood.core.parts import AgentContextPart as AgentContextPart
     from sapwood.core.parts import AgentMemoryPart as AgentMemoryPart
     from sapwood.core.parts import AgentPart as AgentPart
@@ -223,8 +227,12 @@ _NAMES = {
     "ModelProfile": "sapwood.core.model",
     "ModelRequest": "sapwood.core.model",
     "Reply": "sapwood.core.model",
+    "RestartChunk": "sapwood.core.model",
+    "ServerCallChunk": "sapwood.core.model",
+    "ServerResultChunk": "sapwood.core.model",
     "TextChunk": "sapwood.core.model",
     "ThinkingChunk": "sapwood.core.model",
+    "UsageChunk": "sapwood.core.model",
     "BaseLLMProvider": "sapwood.llm.base",
     "AnthropicClientLike": "sapwood.llm.anthropic.client",
     "FallbackProvider": "sapwood.llm.fallback",
@@ -322,6 +330,7 @@ __all__ = [
     "RateLimitError",
     "RecallOptions",
     "Reply",
+    "RestartChunk",
     "RoundFinished",
     "RoundRestarted",
     "RoundStarted",
@@ -334,7 +343,9 @@ __all__ = [
     "SapwoodError",
     "Saved",
     "Selection",
+    "ServerCallChunk",
     "ServerError",
+    "ServerResultChunk",
     "ServerToolFinished",
     "ServerToolStarted",
     "StoreError",
@@ -363,6 +374,7 @@ __all__ = [
     "TurnResumed",
     "TurnStarted",
     "Usage",
+    "UsageChunk",
     "__version__",
     "create_context_manager",
     "create_memory_store",

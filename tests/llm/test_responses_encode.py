@@ -304,7 +304,7 @@ def test_what_the_protocol_does_not_know_is_left_out_with_a_warning(caplog: pyte
     OpenAIResponsesProvider("gpt-5.4", stop="END", seed=0, top_p=0.5)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "openai/gpt-5.4 does not take stop, seed over Responses; it is left out"
+        "openai/gpt-5.4 does not take stop, seed over openai.responses; it is left out"
     ]
 
 

@@ -208,7 +208,7 @@ class BaseLLMProvider:
         if not isinstance(codec, CountingCodec):
             raise ConfigError(
                 f"{self.profile.provider!r} has no endpoint that counts tokens over {codec.name!r}; "
-                "estimate them with count_tokens= of the agent"
+                "the agent estimates them, or counts with its tokenizer="
             )
         call = self._call(request, codec.count_call)
         return codec, _Exchange(self._decoder(call), self.profile, call, self._secret())

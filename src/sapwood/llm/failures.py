@@ -95,7 +95,7 @@ def complaint(body: Any) -> Complaint | None:
         return Complaint(found, _words(body.get("code"), body.get("type")), _number(body.get("code")))
     if is_object(found):
         return Complaint(
-            _text(found.get("message")),
+            _with_source(_text(found.get("message")), found.get("metadata")),
             _words(found.get("type"), found.get("code"), found.get("status")),
             _number(found.get("code")) or _number(found.get("status_code")),
             _retry_info(found.get("details")),
@@ -303,6 +303,12 @@ def _retry_info(details: Any) -> float | None:
             case _:
                 pass
     return None
+
+
+def _with_source(message: str, metadata: Any) -> str:
+    """Return a gateway's message with what the server behind it said (OpenRouter's `metadata.raw`)."""
+    said = text_in(metadata, "raw").strip()
+    return f"{message}: {said}" if said and said not in message else message
 
 
 def _detail(value: Any) -> str:

@@ -47,7 +47,8 @@ def _served(prefix: str, model: str, options: dict[str, Any]) -> LLMProvider:
     word, dash, last = prefix.rpartition("-")
     named = word if dash and last in ("chat", "responses") else prefix
     server = servers().get(named)
-    if server is None:
+    is_other = server is not None and named != prefix and not server.protocol.startswith("openai.")
+    if server is None or (is_other and "base_url" not in options):  # its own address speaks its own protocol
         known = ", ".join(sorted({*_factories, *(row.name for row in servers().values())}))
         raise ProviderNotInstalledError(
             f"no provider is called {prefix!r} (known: {known}); for a server that speaks OpenAI's protocol "

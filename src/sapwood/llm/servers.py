@@ -4,7 +4,8 @@ Laws: no server is named in code outside the table; nothing is opened and no key
 """
 
 import functools
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -13,9 +14,10 @@ import msgspec
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile
 from sapwood.llm.base import Endpoint
-from sapwood.llm.options import ModelOptions, model_options
+from sapwood.llm.options import SAMPLING, ModelOptions, model_options
 from sapwood.llm.profiles import profile_of
 
+log = logging.getLogger("sapwood.llm")
 Protocol: TypeAlias = Literal["anthropic", "openai.chat", "openai.responses", "gemini", "ollama"]
 
 
@@ -86,10 +88,13 @@ class Setup(msgspec.Struct, frozen=True):
         return self.server.endpoint
 
 
-def set_up(model: str, default: str, protocol: Protocol, given: Mapping[str, Any]) -> Setup:
+def set_up(
+    model: str, default: str, protocol: Protocol, given: Mapping[str, Any], *, takes: Collection[str] = SAMPLING
+) -> Setup:
     """Return the settings of a provider object.
 
-    default: the server, where `given` names none with `provider=`. given: `ProviderOptions`.
+    default: the server, where `given` names none with `provider=`. given: `ProviderOptions`. takes: the options
+    of sampling and betas that the protocol has a place for; another one is left out with a warning.
     Raises ConfigError for an option that does not exist or cannot work, and for an empty name.
     """
     if not model.strip():
@@ -101,4 +106,8 @@ def set_up(model: str, default: str, protocol: Protocol, given: Mapping[str, Any
     facts_of = protocol if server.platform and protocol != server.protocol else server.facts_of
     profile = given.get("profile") or profile_of(server.name, model, facts_of=facts_of, own_server=own)
     connection = {name: given.get(name) for name in ("base_url", "api_key", "transport", "auth", "timeouts")}
-    return Setup(server, profile, model_options(given, profile), connection)
+    options = model_options(given, profile)
+    left_out = [name for name in (*SAMPLING, "betas") if name not in takes and getattr(options, name) not in (None, ())]
+    if left_out:
+        log.warning("%s does not take %s over %s; it is left out", profile.origin, ", ".join(left_out), protocol)
+    return Setup(server, profile, options, connection)

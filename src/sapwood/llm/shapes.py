@@ -29,6 +29,7 @@ def encode_json(value: Any) -> bytes:
 def with_extra(fields: Mapping[str, bytes], extra_body: Mapping[str, Any]) -> dict[str, bytes]:
     """Return encoded fields with a user's own, which replace ours; None takes one of ours away.
 
+    A list of `tools` is added to ours: it names those that the provider runs itself.
     Raises ConfigError for the fields that hold the transcript.
 
     >>> with_extra({"stream": b"true", "n": b"1"}, {"top_k": 5, "n": None})
@@ -37,7 +38,10 @@ def with_extra(fields: Mapping[str, bytes], extra_body: Mapping[str, Any]) -> di
     for name in ("messages", "input", "contents"):
         if name in extra_body:
             raise ConfigError(f"extra_body cannot replace {name!r}; it comes from the transcript")
-    merged = {**fields, **{name: encode_json(value) for name, value in extra_body.items()}}
+    own = {name: encode_json(value) for name, value in extra_body.items()}
+    if is_list(extra_body.get("tools")) and len(own["tools"]) > 2 and "tools" in fields:
+        own["tools"] = b"%b,%b" % (fields["tools"][:-1], own["tools"][1:])
+    merged = {**fields, **own}
     return {name: value for name, value in merged.items() if extra_body.get(name, ...) is not None}
 
 

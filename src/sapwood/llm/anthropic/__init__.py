@@ -5,7 +5,7 @@ from typing import Unpack
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.anthropic.decode import AnthropicDecoder
-from sapwood.llm.anthropic.encode import encode_call, encode_count
+from sapwood.llm.anthropic.encode import SAMPLING, encode_call, encode_count
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.failures import counted
@@ -56,6 +56,6 @@ class AnthropicProvider(BaseLLMProvider):
     """
 
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
-        setup = set_up(model, "anthropic", "anthropic", options)
+        setup = set_up(model, "anthropic", "anthropic", options, takes=(*SAMPLING, "betas"))
         codec = AnthropicCodec(setup.options, platform=setup.server.platform)
         super().__init__(codec, setup.profile, setup.endpoint, **setup.connection)

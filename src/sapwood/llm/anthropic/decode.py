@@ -15,6 +15,7 @@ from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
 from sapwood.core.model import (
     ModelProfile,
     Reply,
+    RestartChunk,
     ServerCallChunk,
     ServerResultChunk,
     StopReason,
@@ -26,6 +27,7 @@ from sapwood.core.model import (
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
 from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.pricing import price_of
 from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -48,6 +50,8 @@ _TELLING = frozenset(
         b"error",
     }
 )
+BESIDE_BLOCKS = ("container", "stop_details")
+"""What a message tells beside its blocks and a caller may need; kept as parts that are never sent as blocks."""
 _NOTHING: tuple[StreamChunk, ...] = ()
 
 
@@ -92,7 +96,9 @@ class AnthropicDecoder:
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
         self._model = ""
+        self._answered = ""
         self._message_id = ""
+        self._notes: dict[str, dict[str, Any]] = {}
         self._complete = False
 
     def feed(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
@@ -139,11 +145,16 @@ class AnthropicDecoder:
                 self._blocks[index].closed = True
                 return _server_call(self._blocks[index])
         elif kind == "message_start":
+            was_shown = bool(self._blocks)
             self._begin(object_in(event, "message"))
-            usage = _usage_of(self._usage)
-            return _NOTHING if usage is None else (UsageChunk(usage),)
+            usage = self._counted()
+            counted = () if usage is None else (UsageChunk(usage),)
+            if was_shown and not self._blocks:
+                return (RestartChunk("the message was started again", self._profile.origin), *counted)
+            return counted
         elif kind == "message_delta":
             self._stop = text_in(object_in(event, "delta"), "stop_reason") or self._stop
+            self._note(object_in(event, "delta"))
             self._add_usage(object_in(event, "usage"))
         elif kind == "message_stop":
             self._complete = True
@@ -158,9 +169,14 @@ class AnthropicDecoder:
         self._model = text_in(message, "model")
         self._message_id = text_in(message, "id")
         self._stop = text_in(message, "stop_reason") or None
+        self._note(message)
         self._add_usage(object_in(message, "usage"))
         for index, block in enumerate(list_in(message, "content")):
             self._take_start(index, block if is_object(block) else {})
+
+    def _note(self, told: dict[str, Any]) -> None:
+        """Keep what is told beside the blocks: where code runs, and why a request was refused."""
+        self._notes.update((name, found) for name in BESIDE_BLOCKS if (found := object_in(told, name)))
 
     def _take_start(self, index: int, start: dict[str, Any]) -> Sequence[StreamChunk]:
         block = self._blocks[index] = _Block(start)
@@ -168,6 +184,8 @@ class AnthropicDecoder:
         if kind == "text" and (text := text_in(start, "text")):
             block.pieces.append(text)
             return (TextChunk(text),)
+        if kind == "fallback":
+            self._answered = text_in(object_in(start, "to"), "model")
         if kind == "thinking":
             block.signature = text_in(start, "signature")
             if text := text_in(start, "thinking"):
@@ -211,7 +229,7 @@ class AnthropicDecoder:
         stop = _STOP_REASONS.get(self._stop or "", "stop")
         if stop == "stop" and any(isinstance(part, ToolCall) for part in content):
             stop = "tool_use"
-        return Reply(content, stop, _usage_of(self._usage), self._model)
+        return Reply(content, stop, self._counted(), self._answered or self._model)
 
     def whole(self, body: bytes) -> Reply:
         """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
@@ -238,7 +256,25 @@ class AnthropicDecoder:
         ordered = [self._blocks[index] for index in sorted(self._blocks)]
         is_cut = self._stop in _CUT_SHORT
         parts = [self._part(block, is_cut and block is ordered[-1]) for block in ordered]
-        return [part for part in parts if part is not None]
+        found = [part for part in parts if part is not None]
+        provider = self._profile.provider
+        noted = [Opaque(kind, {provider: data}) for kind, data in self._notes.items() if found or kind != "container"]
+        return [*found, *noted]
+
+    def _counted(self) -> Usage | None:
+        """Return the usage; where more than one model answered, with what each of them costs."""
+        usage = _usage_of(self._usage)
+        own = self._model or self._profile.model
+        rows = [(text_in(row, "model") or own, row) for row in list_in(self._usage, "iterations")]
+        if usage is None or all(model == own for model, _ in rows):
+            return usage
+        costs: list[float] = []
+        for model, row in rows:
+            price, used = price_of(self._profile.provider, model), _usage_of(row)
+            if price is None:
+                return usage
+            costs.append(price.cost(used or Usage()))
+        return usage.replace(cost_usd=sum(costs))
 
     def _part(self, block: _Block, is_cut: bool) -> Part | None:
         text = "".join(block.pieces)

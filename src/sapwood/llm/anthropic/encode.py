@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, assert_never
 from urllib.parse import quote
 
+from sapwood.core.json_object import is_object
 from sapwood.core.messages import (
     File,
     Image,
@@ -29,17 +30,18 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
+from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
 from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
-from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
+from sapwood.llm.shapes import encode_json, join_fields, own_data, text_in, with_extra
 
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8_192
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
-_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 # How a reply is written is no part of what goes in; the endpoint that counts refuses these.
-_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *_SAMPLING.values()})
+_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *SAMPLING.values()})
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
@@ -108,6 +110,9 @@ def encode_body(
     if stream and platform != "bedrock":
         fields["stream"] = b"true"
     fields = with_extra(fields, options.extra_body)
+    container = _container(request, profile)
+    if container and is_object(options.extra_body.get("container", {})):  # only a bare id goes on with what runs
+        fields["container"] = encode_json(container)
     if counts:
         fields = {name: value for name, value in fields.items() if name not in _UNCOUNTED}
     head = join_fields(fields)
@@ -126,7 +131,7 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
         "model": encode_json(profile.model),
         "max_tokens": b"%d" % reply_cap(request, options, profile, default),
     }
-    fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
+    fields.update((name, encode_json(value)) for name, value in options.sampling(SAMPLING).items())
     fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options).items())
     prefix_mark = mark if request.cache is not None and request.cache.prefix else b""
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
@@ -141,6 +146,22 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(request.tool_choice, profile, options)
     return fields
+
+
+def _container(request: ModelRequest, profile: ModelProfile) -> str:
+    """Return the id of the container that the reply at the end of the transcript waits in, empty where none does.
+
+    Later turns do not name it: it may have expired, and an expired one is refused.
+    """
+    for message in reversed(request.transcript):
+        if message.role == "tool":
+            continue
+        if message.role == "assistant" and _is_own(message, profile):
+            for part in message.content:
+                if isinstance(part, Opaque) and part.kind == "container":
+                    return text_in(own_data(part.provider_data, profile.provider), "id")
+        break
+    return ""
 
 
 def _marked(items: list[bytes], mark: bytes) -> list[bytes]:
@@ -245,6 +266,8 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case ToolResult():
             return _tool_result(part, profile, wire_id) if wire_id else None
         case Opaque(kind=kind):
+            if kind in BESIDE_BLOCKS:
+                return None
             if kind == "redacted_thinking" and not _is_own(message, profile):
                 return None
             if own := _own(part.provider_data, message, profile):

@@ -6,7 +6,7 @@ from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.openai.chat_decode import ChatDecoder
-from sapwood.llm.openai.chat_encode import encode_call
+from sapwood.llm.openai.chat_encode import SAMPLING, encode_call
 from sapwood.llm.options import ModelOptions, ProviderOptions
 from sapwood.llm.servers import set_up
 
@@ -42,6 +42,6 @@ class OpenAIChatProvider(BaseLLMProvider):
     """
 
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
-        setup = set_up(model, "openai", "openai.chat", options)
+        setup = set_up(model, "openai", "openai.chat", options, takes=SAMPLING)
         codec = ChatCodec(setup.options, key_header=setup.server.key_header)
         super().__init__(codec, setup.profile, setup.endpoint, **setup.connection)

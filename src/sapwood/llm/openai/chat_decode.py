@@ -27,6 +27,7 @@ from sapwood.llm.failures import Complaint, complaint, error_from
 from sapwood.llm.openai.chat_calls import CallAssembly
 from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
 
+TICKS_PER_DOLLAR = 1e10
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "eos": "stop",
@@ -296,7 +297,11 @@ def usage_of(usage: dict[str, Any]) -> Usage | None:
     written = min(count_in(details, "cache_write_tokens"), given - read)
     # xAI counts reasoning beside the completion: what the total holds besides is reasoning output.
     output += max(0, count_in(usage, "total_tokens") - given - output)
-    cost = usage.get("cost")
+    cost, ticks = usage.get("cost"), usage.get("cost_in_usd_ticks")
+    if isinstance(ticks, int | float):  # xAI's
+        cost = ticks / TICKS_PER_DOLLAR
+    elif is_object(cost):  # Perplexity's, with what a search costs beside its tokens
+        cost = cost.get("total_cost")
     return Usage(
         prompt_tokens=given - read - written,
         completion_tokens=output,

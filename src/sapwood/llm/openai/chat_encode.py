@@ -30,7 +30,7 @@ from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, wi
 
 THINK_TAGS = "<think>"
 NO_OUTPUT = "(no output)"
-_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "stop": "stop", "seed": "seed"}
+SAMPLING = {"temperature": "temperature", "top_p": "top_p", "stop": "stop", "seed": "seed"}
 # Texts are joined inside one JSON string: a text-only message is what the simplest servers understand.
 _TEXT = Shape(b'{"role":"user","content":"', rb"\n\n", b'"}')
 _PARTS = Shape(b'{"role":"user","content":[', b",", b"]}")
@@ -104,7 +104,7 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     fields = {"model": encode_json(profile.model)}
     if max_tokens := reply_cap(request, options, profile):
         fields[profile.max_tokens_field] = b"%d" % max_tokens
-    fields.update((name, encode_json(value)) for name, value in options.sampling(_SAMPLING).items())
+    fields.update((name, encode_json(value)) for name, value in options.sampling(SAMPLING).items())
     if options.thinking is not None:
         fields.update((name, encode_json(value)) for name, value in _thinking(options.thinking, profile).items())
     fields["stream"] = b"true"

@@ -1,6 +1,5 @@
 """OpenAI's Responses, at OpenAI, Azure, xAI or at any server that speaks them."""
 
-import logging
 from typing import Unpack
 
 from sapwood.core.errors import LLMError
@@ -10,11 +9,8 @@ from sapwood.llm.codec import HttpCall
 from sapwood.llm.failures import counted, refuses_thinking
 from sapwood.llm.openai.responses_decode import ResponsesDecoder
 from sapwood.llm.openai.responses_encode import SAMPLING, encode_call, refusals_of, thoughts_in
-from sapwood.llm.options import SAMPLING as ALL_SAMPLING
 from sapwood.llm.options import ModelOptions, ProviderOptions
 from sapwood.llm.servers import set_up
-
-log = logging.getLogger("sapwood.llm")
 
 
 class ResponsesCodec:
@@ -87,10 +83,6 @@ class OpenAIResponsesProvider(BaseLLMProvider):
     """
 
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
-        setup = set_up(model, "openai", "openai.responses", options)
-        left_out = (name for name in ALL_SAMPLING if name not in SAMPLING)
-        unknown = [name for name in left_out if getattr(setup.options, name) not in (None, ())]
-        if unknown:
-            log.warning("%s does not take %s over Responses; it is left out", setup.profile.origin, ", ".join(unknown))
+        setup = set_up(model, "openai", "openai.responses", options, takes=SAMPLING)
         codec = ResponsesCodec(setup.options, key_header=setup.server.key_header)
         super().__init__(codec, setup.profile, setup.endpoint, **setup.connection)

@@ -17,12 +17,12 @@ from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, Tex
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
 from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.openai.chat_decode import TICKS_PER_DOLLAR
 from sapwood.llm.openai.responses_tools import ServerTools, text_of_item
 from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
 
 PART_END = "\n\n"
 """Stands between two parts of one reasoning item, in what is streamed and in what is stored."""
-TICKS_PER_DOLLAR = 1e10
 _STOP_REASONS: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 _TEXT = frozenset({b"response.output_text.delta", b"response.refusal.delta"})
 _THOUGHT = frozenset({b"response.reasoning_summary_text.delta", b"response.reasoning_text.delta"})
