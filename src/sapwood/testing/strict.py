@@ -107,11 +107,8 @@ def check_chat_body(body: Mapping[str, Any], *, short_ids: bool = False) -> None
         for call in calls:
             _check_id(call["id"], used, where)
             _demand(not short_ids or bool(_SHORT_ID.match(call["id"])), "V6", f"{where} has the call id {call['id']!r}")
-            _demand(
-                isinstance(read_object(call.get("function", {}).get("arguments", "{}")), dict),
-                "V1",
-                f"{where} has broken arguments",
-            )
+            arguments = read_object(call.get("function", {}).get("arguments", "{}"))
+            _demand(isinstance(arguments, dict), "V1", f"{where} has arguments that are no object")
             waiting.append(call["id"])
     _demand(not waiting, "V1", "the last calls have no results")
     if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1].get("content"), str):
