@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sapwood.testing.strict import check_gemini_body, check_ollama_body
+from sapwood.testing.strict import check_anthropic_body, check_chat_body, check_gemini_body, check_ollama_body
 
 HI: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
 
@@ -87,3 +87,58 @@ def asks(name: str, arguments: Any = None) -> dict[str, Any]:
 def test_what_ollama_refuses(rule: str, messages: list[Any]) -> None:
     with pytest.raises(AssertionError, match=rule):
         check_ollama_body({"messages": messages})
+
+
+CALL: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "a", "input": {}}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+THOUGHT = {"type": "thinking", "thinking": "so", "signature": "s"}
+RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+BUDGET = {"type": "enabled", "budget_tokens": 1024}
+
+
+def said(*blocks: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def asked(*blocks: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks) or [{"type": "text", "text": "hi"}]}
+
+
+def test_thinking_comes_first_while_a_tool_loop_is_open() -> None:
+    loop = [asked(), said(CALL), asked(RESULT)]
+
+    check_anthropic_body({"messages": loop})
+    check_anthropic_body({"messages": [*loop, said({"type": "text", "text": "ok"}), asked()], "thinking": BUDGET})
+    check_anthropic_body({"messages": [asked(), said(THOUGHT, CALL), asked(RESULT)], "thinking": BUDGET})
+    with pytest.raises(AssertionError, match="V8"):
+        check_anthropic_body({"messages": loop, "thinking": BUDGET})
+
+
+def test_the_providers_own_tools_stand_in_pairs() -> None:
+    check_anthropic_body({"messages": [asked(), said(SEARCH)]})
+    check_anthropic_body({"messages": [asked(), said(SEARCH, FOUND), asked()]})
+    for messages in ([asked(), said(SEARCH), asked()], [asked(), said(FOUND)]):
+        with pytest.raises(AssertionError, match="V8"):
+            check_anthropic_body({"messages": messages})
+
+
+def test_four_cache_marks_are_the_most() -> None:
+    marked = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+
+    check_anthropic_body({"messages": [asked(marked, marked)], "system": [marked, marked]})
+    with pytest.raises(AssertionError, match="V9"):
+        check_anthropic_body({"messages": [asked(marked, marked)], "system": [marked, marked, marked]})
+
+
+def test_ids_of_calls_may_have_to_be_short_and_their_arguments_objects() -> None:
+    def body(id: str, arguments: str) -> dict[str, Any]:
+        call = {"id": id, "type": "function", "function": {"name": "a", "arguments": arguments}}
+        asking = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return {"messages": [asking, {"role": "tool", "tool_call_id": id, "content": "ok"}]}
+
+    check_chat_body(body("call_1", "{}"))
+    check_chat_body(body("abcDEF123", "{}"), short_ids=True)
+    for refused, short, rule in ((body("call_1", "{}"), True, "V6"), (body("call_1", "[]"), False, "V1")):
+        with pytest.raises(AssertionError, match=rule):
+            check_chat_body(refused, short_ids=short)

@@ -18,6 +18,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk, T
 from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.failures import error_of, without_echo
 from sapwood.llm.framing import Splitter, splitter_of
+from sapwood.llm.shapes import UNREADABLE, decode_json
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport, host_of
 
 log = logging.getLogger("sapwood.llm")
@@ -435,9 +436,7 @@ class _Exchange:
 
     def _last_events(self) -> list[tuple[bytes, bytes]]:
         # An event without its blank line may be whole or cut off; a cut one is no reason to complain of JSON.
-        if self._split is None:
-            return []
-        return [(n, d) for n, d in self._split.finish() if d.rstrip().endswith((b"}", b"]"))]
+        return [] if self._split is None else [(name, data) for name, data in self._split.finish() if _is_whole(data)]
 
     def _reply(self) -> Reply:
         if self._error is not None:
@@ -465,6 +464,16 @@ class _Exchange:
 
     def _request_id(self) -> str | None:
         return self._headers.get("request-id") or self._headers.get("x-request-id")
+
+
+def _is_whole(data: bytes) -> bool:
+    if data.strip() == b"[DONE]":
+        return True
+    try:
+        decode_json(data)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _chunks_of(reply: Reply) -> Iterator[StreamChunk]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from sapwood.core.json_object import is_list, is_object
+from sapwood.testing.provider_wire import common
 
 _ORDER = ("tools", "system", "instructions", "systemInstruction", "messages", "input", "contents")
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
@@ -39,19 +40,7 @@ def prefix_shares(bodies: Sequence[bytes]) -> list[float]:
     [1.0]
     """
     prompts = [prompt_bytes(body) for body in bodies]
-    return [_common(before, after) / max(1, len(before)) for before, after in pairwise(prompts)]
-
-
-def _common(first: bytes, second: bytes) -> int:
-    """Return how many bytes two texts have in common from their beginning."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[:middle] == second[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return [common(before, after) / max(1, len(before)) for before, after in pairwise(prompts)]
 
 
 def _without_marks(value: Any) -> Any:

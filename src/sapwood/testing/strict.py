@@ -2,8 +2,9 @@
 
 V1 every call has one result directly after; V2 no result without its call; V3 nothing blank; V4 no white
 space at the end of a final assistant text; V5 roles alternate and results come before text; V6 call ids
-are valid and unique, and where there are none, names are valid; V7 a thinking block or a call has its signature.
-For Responses V8 besides: reasoning stands on its own, before what followed it.
+are valid and unique, and where there are none, names are valid; V7 a thinking block or a call has its signature;
+V8 thinking and the provider's own tools stand where they stood: reasoning before what followed it, a result after
+its call, and thinking first while a tool loop is open; V9 no more than four cache marks.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any
 from sapwood.core.json_object import is_list, read_object
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}\Z")
 _GEMINI_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}\Z")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+=*\Z")
 _ANSWERED = frozenset(
@@ -48,13 +50,42 @@ def check_anthropic_body(body: Mapping[str, Any]) -> None:
             open_calls = _calls_of(blocks, used, where)
         _check_blocks(blocks, where)
     _demand(not open_calls, "V1", "the last calls have no results")
+    _check_order(messages, demands_thinking=body.get("thinking", {}).get("type") == "enabled")
+    blocks = [*body.get("system", ()), *body.get("tools", ()), *(b for m in messages for b in m["content"])]
+    _demand(sum("cache_control" in block for block in blocks) <= 4, "V9", "there are more than four cache marks")
     if messages and before == "assistant":
         last = messages[-1]["content"][-1]
         _demand(last.get("type") != "text" or last["text"] == last["text"].rstrip(), "V4", "white space at the end")
 
 
-def check_chat_body(body: Mapping[str, Any]) -> None:
+def _check_order(messages: Sequence[Mapping[str, Any]], *, demands_thinking: bool) -> None:
+    """Check where thinking and the provider's own tools stand; `demands_thinking` comes with a budget for it."""
+    called: dict[str, int] = {}
+    loop: int | None = None  # where the open tool loop begins: the first reply since the user spoke
+    for number, message in enumerate(messages):
+        kinds = [block["type"] for block in message["content"]]
+        for block, kind in zip(message["content"], kinds, strict=True):
+            if kind in ("server_tool_use", "mcp_tool_use"):
+                called[block["id"]] = number
+            elif kind.endswith("_tool_result"):
+                answered = called.pop(block["tool_use_id"], None)
+                _demand(answered is not None, "V8", f"message {number} has a {kind} without its call")
+        if message["role"] == "assistant":
+            loop = number if loop is None else loop
+        elif "tool_result" not in kinds:
+            loop = None
+    lost = [id for id, number in called.items() if loop is None or number < loop]
+    _demand(not lost, "V8", f"calls of the provider's own tools have no result: {lost}")
+    if demands_thinking and loop is not None:
+        first = messages[loop]["content"][0]["type"]
+        is_thought = first in ("thinking", "redacted_thinking")
+        _demand(is_thought, "V8", f"an open tool loop begins with {first!r} in place of thinking")
+
+
+def check_chat_body(body: Mapping[str, Any], *, short_ids: bool = False) -> None:
     """Raise AssertionError where a strict Chat Completions endpoint would refuse this body.
+
+    short_ids: ids of calls are nine letters and digits, as Mistral demands.
 
     >>> check_chat_body({"messages": [{"role": "user", "content": "hi"}]})
     """
@@ -75,6 +106,9 @@ def check_chat_body(body: Mapping[str, Any]) -> None:
         _demand(bool(calls) or not _is_blank(content), "V3", f"{where} is blank")
         for call in calls:
             _check_id(call["id"], used, where)
+            _demand(not short_ids or bool(_SHORT_ID.match(call["id"])), "V6", f"{where} has the call id {call['id']!r}")
+            arguments = read_object(call.get("function", {}).get("arguments", "{}"))
+            _demand(isinstance(arguments, dict), "V1", f"{where} has arguments that are no object")
             waiting.append(call["id"])
     _demand(not waiting, "V1", "the last calls have no results")
     if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1].get("content"), str):

@@ -31,6 +31,7 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
+from sapwood.llm.anthropic.open_loop import OpenLoop, is_lost, open_loop
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
 from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
@@ -101,7 +102,8 @@ def encode_body(
 ) -> bytes:
     """Return the JSON body; its messages are joined from what the transcript keeps. counts: only what is counted."""
     mark = cache_mark(request.cache, profile)
-    fields = _fields(request, profile, options, mark)
+    state = open_loop(request.transcript, profile)
+    fields = _fields(request, profile, options, mark, state)
     if platform:  # the clouds have the model in the address
         del fields["model"]
         fields["anthropic_version"] = encode_json(_CLOUD_VERSIONS[platform])
@@ -116,23 +118,28 @@ def encode_body(
     if counts:
         fields = {name: value for name, value in fields.items() if name not in _UNCOUNTED}
     head = join_fields(fields)
-    history = request.transcript.derived(("anthropic", profile), lambda: EncodedHistory(partial(_fragment, profile)))
-    notice = None
+    notice, lost = None, state.lost
     if request.notice and request.notice.strip():
         notice = Fragment(_USER, encode_json({"type": "text", "text": request.notice}))
+        lost = lost if state.answers else lost | state.waiting  # the notice comes in the user's name
+    history = request.transcript.derived(
+        ("anthropic", profile, lost), lambda: EncodedHistory(partial(_fragment, profile, lost))
+    )
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
     pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
 
 
-def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions, mark: bytes) -> dict[str, bytes]:
+def _fields(
+    request: ModelRequest, profile: ModelProfile, options: ModelOptions, mark: bytes, state: OpenLoop
+) -> dict[str, bytes]:
     default = min(profile.max_output_tokens or DEFAULT_MAX_TOKENS, 4 * DEFAULT_MAX_TOKENS)
     fields = {
         "model": encode_json(profile.model),
         "max_tokens": b"%d" % reply_cap(request, options, profile, default),
     }
     fields.update((name, encode_json(value)) for name, value in options.sampling(SAMPLING).items())
-    fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options).items())
+    fields.update((name, encode_json(value)) for name, value in _thinking(request, profile, options, state).items())
     prefix_mark = mark if request.cache is not None and request.cache.prefix else b""
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
     stable = [encode_json({"type": "text", "text": text}) for text in request.system[:count] if text.strip()]
@@ -174,7 +181,7 @@ def _list(items: list[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
-def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, Any]:
+def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOptions, state: OpenLoop) -> dict[str, Any]:
     """Return the fields that ask for thinking and for an output of a given shape."""
     fields: dict[str, Any] = {}
     config: dict[str, Any] = {}
@@ -184,7 +191,7 @@ def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOption
     elif asked is not None and profile.thinking == "adaptive":
         fields["thinking"] = {"type": "adaptive"}
         config |= {"effort": asked} if isinstance(asked, str) else {}
-    elif asked is not None:
+    elif asked is not None and state.began_thinking is not False:
         fields["thinking"] = {"type": "enabled", "budget_tokens": thinking_budget(options)}
     if request.output_schema is not None:
         config["format"] = {"type": "json_schema", "schema": request.output_schema}
@@ -210,9 +217,11 @@ def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
     return block
 
 
-def _fragment(profile: ModelProfile, message: Message, ids: Sequence[str], ends: bool) -> Fragment | None:
-    """Return a message's blocks. ends: it is the last of the request."""
-    blocks = list(_blocks(profile, message, ids))
+def _fragment(
+    profile: ModelProfile, lost: frozenset[str], message: Message, ids: Sequence[str], ends: bool
+) -> Fragment | None:
+    """Return a message's blocks. lost: see `OpenLoop`. ends: it is the last of the request."""
+    blocks = [block for block in _blocks(profile, message, ids) if not is_lost(block, lost)]
     if ends and blocks and blocks[-1].get("type") == "text":
         # A final assistant text that ends in white space is refused; the stored text stays as it is.
         blocks[-1] = {**blocks[-1], "text": str(blocks[-1]["text"]).rstrip()}
