@@ -62,6 +62,9 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
     always_thinks: it refuses to be told not to think.
     encrypted_thinking: the server gives its reasoning encrypted where it is asked for that, and wants it back.
+    tokens_per_estimate, tokens_per_tool_estimate: how many of its tokens an estimated token of text, and of a
+    tool's definition, is. request_overhead_tokens, tool_call_tokens: fixed tokens that the provider adds to each
+    request, and to each call with its result. image_tokens: what any picture takes, however small.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -95,6 +98,11 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     call_signatures: bool = False
     always_thinks: bool = False
     encrypted_thinking: bool = False
+    tokens_per_estimate: float = 1.0
+    tokens_per_tool_estimate: float = 1.0
+    request_overhead_tokens: int = 0
+    tool_call_tokens: int = 12
+    image_tokens: int = 0
 
     @property
     def origin(self) -> str:
