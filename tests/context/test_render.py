@@ -233,8 +233,22 @@ def test_a_mark_stands_only_where_the_prefix_is_long_enough(sizes: Any, prefix: 
     profile = ModelProfile(cache_minimum_tokens=1_024)
     fixed = Fixed(OFFERED, Meter(len))
     marked = place_marks(request, sizes, profile, "1h", fixed=fixed)
-    assert marked.cache == CachePlan("1h", prefix=prefix, messages=messages, key=fixed.cache_key, stable=2)
+    assert marked.cache == CachePlan(
+        "1h", prefix=prefix, messages=messages, key=fixed.cache_key, stable=2, earlier=prefix
+    )
     assert place_marks(request, sizes, profile, None, fixed=fixed).cache is None
+
+
+@pytest.mark.parametrize(("words", "earlier"), [(1_020, False), (1_021, True)])
+def test_a_mark_stands_where_the_request_before_ended_only_if_that_was_long_enough(words: int, earlier: bool) -> None:
+    meter = Meter(lambda text: text.count("w"))
+    own = [Message.user("w" * words), Message.assistant("w" * 50), Message.user("w" * 50)]
+    request = ModelRequest(Transcript.of(own), ("www",))
+    profile = ModelProfile(cache_minimum_tokens=1_024)
+    sizes: Any = {"system": 3, "history": words + 100}
+    marked = place_marks(request, sizes, profile, "5m", fixed=Fixed(Offered(), meter))
+    assert marked.cache is not None
+    assert (marked.cache.messages, marked.cache.earlier) == (True, earlier)
 
 
 def test_the_cache_is_named_by_what_stays_the_same() -> None:

@@ -272,10 +272,10 @@ class Meter:
                 other += size
         return Totals(other + MESSAGE_OVERHEAD, results)
 
-    def transcript(self, transcript: Transcript) -> Totals:
-        """Return the raw tokens of a whole transcript; each message is counted once for each counter."""
+    def transcript(self, transcript: Transcript, length: int | None = None) -> Totals:
+        """Return the raw tokens of a transcript, or of its first `length` messages; each is counted once."""
         running = transcript.derived(self._key, lambda: Running(Totals(), self._add))
-        return running.upto(transcript)
+        return running.upto(transcript, length)
 
     def schema(self, schema: ToolSchema) -> int:
         """Return the raw tokens of a tool's definition."""

@@ -75,6 +75,11 @@ class Fixed:
             total += size
         return total
 
+    def messages_tokens(self, request: ModelRequest, *, before: int = 0) -> int:
+        """Return the tokens of a request's messages, without so many at the end."""
+        length = max(0, len(request.transcript) - before)
+        return self._meter.scaled(self._meter.transcript(request.transcript, length).total)
+
     def raw_beside(self, run: Run) -> int:
         """Return the raw tokens of what was recalled beside the user's message."""
         content = run.prompt.content if run.prompt is not None else ()
@@ -131,7 +136,8 @@ def place_marks(
     """Return the request with what it says of the prompt cache.
 
     A mark goes to each of the two seams whose prefix is long enough to be cached: after tools and system text,
-    which no turn changes, and at the end of the messages. The codec adds those that long rounds need in between.
+    which no turn changes, and at the end of the messages. The codec adds those that long rounds need in between,
+    where the request before this one was long enough.
 
     sections: the request's tokens. ttl: how long the prefix is kept; None says nothing of caching.
     """
@@ -146,6 +152,7 @@ def place_marks(
         messages=total >= least,
         key=fixed.cache_key,
         stable=len(fixed.offered.system_texts),
+        earlier=prefix + fixed.messages_tokens(request, before=2) >= least,
     )
     return msgspec.structs.replace(request, cache=plan)
 

@@ -114,7 +114,8 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
     """What a request says of the provider's prompt cache.
 
     ttl: how long the cached prefix is kept. prefix, messages: a mark stands after tools and system text, and
-    at the end of the messages. key: names the cache where the provider routes by it; empty for none.
+    at the end of the messages. earlier: one may stand where the request before this one ended, too.
+    key: names the cache where the provider routes by it; empty for none.
     stable: how many of the system texts do not change from turn to turn; None for all of them.
     """
 
@@ -124,6 +125,7 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
     messages: bool = True
     key: str = ""
     stable: int | None = None
+    earlier: bool = True
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

@@ -100,10 +100,13 @@ class EncodedHistory:
             other._prefix = prefix
         return other
 
-    def pieces(self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None) -> list[bytes]:
+    def pieces(
+        self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None, earlier: bool = True
+    ) -> list[bytes]:
         """Return the wire messages of the transcript, separated by commas, as bytes to be joined.
 
         mark: put into the last block of the last message that can take it. notice: a last word.
+        earlier: where that is far from the end of the request before this one, that end is marked too.
         """
         self._fill(transcript)
         last = len(transcript) - 1
@@ -115,7 +118,7 @@ class EncodedHistory:
         tail = self._tail(transcript, begin, last, ends=notice is None)
         # A provider looks for its cache a limited number of blocks back from a mark; a round of many calls
         # is longer than that, so the end of the request before it gets a mark too, and so does the reply between.
-        is_far = sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
+        is_far = earlier and sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
         for position, fragment in enumerate(tail):
             is_marked = is_far or position == len(tail) - 1
             _append(pieces, shape, fragment.shape, fragment.marked(mark) if is_marked else fragment.body)

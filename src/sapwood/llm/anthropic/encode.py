@@ -117,7 +117,8 @@ def encode_body(
     if request.notice and request.notice.strip():
         notice = Fragment(_USER, encode_json({"type": "text", "text": request.notice}))
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
-    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
+    earlier = request.cache is None or request.cache.earlier
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice, earlier=earlier)
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
 
 

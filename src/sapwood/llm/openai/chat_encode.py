@@ -76,7 +76,8 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOpti
         notice = Fragment(_TEXT, encode_json(request.notice)[1:-1])
     mark = cache_mark(request.cache, profile)
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
-    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
+    earlier = request.cache is None or request.cache.earlier
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice, earlier=earlier)
     if first := _system(request, profile, mark):
         pieces = [first, b"," if any(pieces) else b"", *pieces]
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
