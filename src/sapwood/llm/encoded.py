@@ -7,13 +7,15 @@ join, so kept bytes never change.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from typing import TypeAlias
 
 import msgspec
 
 from sapwood.core.messages import Message, ToolCall
-from sapwood.core.model import CachePlan, ModelProfile
+from sapwood.core.model import CachePlan, ModelProfile, ModelRequest
+from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -196,6 +198,34 @@ class EncodedHistory:
         calls = transcript[at].tool_calls if at >= 0 else ()
         by_key = {call.key or call.id: wire for call, wire in zip(calls, self._ids.get(at, ()), strict=True)}
         return tuple(by_key.get(result.key, "") for result in transcript[index].tool_results)
+
+
+class EncodedTools:
+    """The encoded definitions of a conversation's tools: made anew only where the tools are other objects."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[ToolSchema, ...], list[bytes]] = ((), [])
+
+    def forked(self, length: int) -> "EncodedTools":
+        """Return a copy for another branch of the transcript."""
+        other = EncodedTools()
+        other._kept = self._kept
+        return other
+
+    def of(self, tools: tuple[ToolSchema, ...], encode: Callable[[ToolSchema], bytes]) -> list[bytes]:
+        """Return each tool encoded."""
+        known, made = self._kept
+        if known is not tools and not (len(known) == len(tools) and all(map(is_, known, tools))):
+            made = [encode(tool) for tool in tools]
+            self._kept = (tools, made)
+        return made
+
+
+def encoded_tools(request: ModelRequest, key: Hashable, encode: Callable[[ToolSchema], bytes]) -> list[bytes]:
+    """Return each tool of a request encoded, as kept beside its transcript. key: the codec, and what it goes by."""
+    return request.transcript.derived(("tools", key), EncodedTools).of(request.tools, encode)
 
 
 def _short(source: str) -> str:

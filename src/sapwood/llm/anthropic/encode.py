@@ -30,7 +30,7 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
 from sapwood.llm.options import ModelOptions
 from sapwood.llm.shapes import encode_json, join_fields, own_data, with_extra
 
@@ -135,7 +135,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
     stable = [encode_json({"type": "text", "text": text}) for text in request.system[:count] if text.strip()]
     later = [encode_json({"type": "text", "text": text}) for text in request.system[count:] if text.strip()]
-    tools = [encode_json(tool_block(tool, profile)) for tool in request.tools]
+    key = ("anthropic", profile.tool_loading)
+    tools = encoded_tools(request, key, lambda tool: encode_json(tool_block(tool, profile)))
     # One mark ends the stable prefix: after the system text that stays, or after the tools where there is none.
     if stable or later:
         fields["system"] = _list([*_marked(stable, prefix_mark), *later])

@@ -24,7 +24,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
@@ -117,7 +117,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
     if request.tools:  # an empty list is refused
-        fields["tools"] = encode_json([tool_block(tool) for tool in request.tools])
+        tools = encoded_tools(request, "openai.chat", lambda tool: encode_json(tool_block(tool)))
+        fields["tools"] = b"[%b]" % b",".join(tools)
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
     return fields
