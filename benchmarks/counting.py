@@ -84,7 +84,7 @@ def read(exchange: Any, body: dict[str, Any]) -> Sample | None:
     tools = tools_of(body)
     if tools is None:
         return None
-    provider = exchange.name.partition("-")[0]
+    provider = exchange.name.partition("-")[0].replace("multi", "openai")
     plain = {name: value for name, value in body.items() if name not in ("tools", "tool_choice")}
     try:
         match exchange.api:

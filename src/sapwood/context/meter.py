@@ -79,6 +79,8 @@ PIXELS_PER_TOKEN = 750
 _HEAD_CHARACTERS = 64 * 1024
 FILE_CHARACTERS_PER_TOKEN = 12
 """Base64 characters of a document for one token of its text: a rough guess, corrected by reports."""
+SOUND_CHARACTERS_PER_TOKEN = 600
+"""The same of sound: about 32 tokens a second of compressed sound."""
 ENCRYPTED_FRAME, ENCRYPTED_CHARACTERS_PER_TOKEN = 900, 8
 """Characters around encrypted reasoning, and of it for one token of what it hides; by what OpenAI reported."""
 
@@ -304,8 +306,9 @@ class Meter:
                 return sum(self._part(item) for item in content) + self._per_result
             case Image(data=data):
                 return image_tokens(data or "", self._least_image)
-            case File(data=data):
-                return len(data or "") // FILE_CHARACTERS_PER_TOKEN + 50
+            case File(data=data, media_type=kind):
+                is_heard = kind.startswith(("audio/", "video/"))
+                return len(data or "") // (SOUND_CHARACTERS_PER_TOKEN if is_heard else FILE_CHARACTERS_PER_TOKEN) + 50
             case Opaque(provider_data=raw):
                 readable = {name: _readable(value) for name, value in raw.items()}
                 return self._count(_json(readable)) + sum(map(_encrypted, raw.values()))
