@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 from benchmarks.rows import Row
 
-NAMES = ("imports", "first_token", "model_call", "text_delta", "http_delta", "tool_rounds", "many_turns")
+NAMES = (
+    *("imports", "first_token", "model_call", "text_delta", "codec_event", "http_delta", "tool_rounds", "many_turns"),
+    *("cache_prefix", "counting"),
+)
 
 
 def main(names: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
-"""A scripted Anthropic endpoint on loopback, in a process of its own.
+"""A scripted endpoint on loopback, in a process of its own; Anthropic's replies. The others' are in `replies.py`.
 
 The model's name picks the reply: `text-N` streams N text deltas; `tools-R` asks for the tool `add` in R rounds,
-then answers. `write=event` sends each event in a write of its own, `write=4096` in pieces of that size.
+then answers; any other name gets a short answer. `write=event` sends each event in a write of its own, `write=4096` in pieces of that size.
 """
 
 import json
@@ -21,7 +21,7 @@ def sse(kind: str, **fields: Any) -> bytes:
 def reply(model: str, messages: list[dict[str, Any]]) -> list[bytes]:
     """Return the events of the reply to a request."""
     kind, _, number = model.partition("-")
-    count = int(number or 1)
+    count = int(number) if number.isdigit() else 1
     done = sum(
         block.get("type") == "tool_result"
         for message in messages

@@ -7,7 +7,7 @@ BAR_MS = 200.0
 OURS = """
 from sapwood import Agent
 from sapwood.llm.anthropic import AnthropicProvider
-agent = Agent(llm=AnthropicProvider("text-5", base_url={url!r}, api_key="k"))
+agent = Agent(llm=AnthropicProvider("claude-haiku-4-5", base_url={url!r}, api_key="k"))
 for text in agent.chat("hi"):
     break
 """

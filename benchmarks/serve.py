@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-from benchmarks.endpoint import reply
+from benchmarks.replies import stream_for
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -18,7 +18,7 @@ async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wri
                 line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
             ]
             body = json.loads(await reader.readexactly(int(lengths[0]))) if lengths else {}
-            pieces = reply(body.get("model", "text-1"), body.get("messages", []))
+            pieces = stream_for(head.split(b" ", 2)[1].decode(), body)
             if write != "event":
                 whole = b"".join(pieces)
                 pieces = [whole[at : at + int(write)] for at in range(0, len(whole), int(write))]

@@ -1,5 +1,6 @@
 """The meter: each message counted once, an exact counter as it is, the estimate corrected by reports."""
 
+import base64
 from typing import Any, get_args
 
 import pytest
@@ -7,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.context.meter import (
+    ENCRYPTED_CHARACTERS_PER_TOKEN,
+    ENCRYPTED_FRAME,
     FILE_CHARACTERS_PER_TOKEN,
     IMAGE_TOKENS,
     MESSAGE_OVERHEAD,
+    SOUND_CHARACTERS_PER_TOKEN,
     Calibration,
     Meter,
     Totals,
     estimate_tokens,
+    image_tokens,
 )
 from sapwood.core.codec import to_json
 from sapwood.core.messages import (
@@ -29,6 +34,7 @@ from sapwood.core.messages import (
     ToolCall,
     ToolResult,
 )
+from sapwood.core.model import ModelProfile
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 
@@ -44,6 +50,7 @@ PARTS: list[tuple[Part, int]] = [
     (Image(url="https://x/y.png"), IMAGE_TOKENS),
     (File("a" * FILE_CHARACTERS_PER_TOKEN * 7), 50 + 7),
     (File(url="https://x/y.pdf"), 50),
+    (File("a" * SOUND_CHARACTERS_PER_TOKEN * 7, "audio/mpeg"), 50 + 7),
     (ToolCall("add", {"a": WORDS}), estimate_tokens("add") + estimate_tokens(f'{{"a":"{WORDS}"}}') + 6),
     (ToolResult("k", "add", (Text(WORDS), Image("aGk="))), SIZE + IMAGE_TOKENS + 6),
     (Opaque("x", {"anthropic": WORDS}), estimate_tokens(f'{{"anthropic":"{WORDS}"}}')),
@@ -170,41 +177,140 @@ def test_meters_that_count_differently_keep_their_own_totals() -> None:
     assert Meter(len).transcript(past) == Meter(len).raw_message(past[0])
 
 
-def test_a_report_moves_the_ratio_of_its_model_alone() -> None:
+def taught(*reports: tuple[int, int], expected: float = 1.0) -> Calibration:
+    calibration = Calibration()
+    for estimated, reported in reports:
+        calibration.learn("a/x", estimated=estimated, reported=reported, expected=expected)
+    return calibration
+
+
+def said(calibration: Calibration, estimated: int) -> float:
+    """What the calibrated estimate of such a request is."""
+    return calibration.overhead("a/x") + calibration.ratio("a/x") * estimated
+
+
+def test_a_report_teaches_the_estimate_of_its_model_alone() -> None:
     calibration = Calibration()
     first, second = Meter(calibration=calibration, origin="a/x"), Meter(calibration=calibration, origin="a/y")
-    assert (first.ratio, first.text(WORDS)) == (1.0, SIZE)
-    first.learn(estimated=100, reported=160)
-    assert (first.ratio, second.ratio) == (1.6, 1.0)
-    first.learn(estimated=100, reported=100)
-    assert first.ratio == pytest.approx(1.4)  # a third of the way
-    assert first.text(WORDS) == round(SIZE * 1.4)
+    assert (first.ratio, first.overhead, first.text(WORDS)) == (1.0, 0, SIZE)
+    first.learn(estimated=100_000, reported=140_000)
+    assert (first.ratio, second.ratio, second.overhead) == (pytest.approx(1.4, abs=0.01), 1.0, 0)
+    assert first.text(WORDS) == round(SIZE * first.ratio)
     assert first.raw_text(WORDS) == SIZE
     assert Meter(calibration=calibration, origin="a/x").ratio == first.ratio
 
 
-@pytest.mark.parametrize(
-    ("estimated", "reported", "ratio"),
-    [(100, 1_000, 2.0), (100, 1, 0.5), (49, 100, 1.0), (50, 100, 2.0), (100, 0, 1.0), (100, -5, 1.0)],
+def test_a_small_request_tells_of_the_overhead_and_a_long_one_of_the_ratio() -> None:
+    small, long = taught((60, 400)), taught((50_000, 65_000))
+    assert (small.overhead("a/x"), small.ratio("a/x")) == (pytest.approx(336, abs=5), pytest.approx(1.0, abs=0.05))
+    assert (long.overhead("a/x"), long.ratio("a/x")) == (pytest.approx(0, abs=10), pytest.approx(1.3, abs=0.01))
+
+
+def test_two_requests_of_a_conversation_tell_overhead_and_ratio_apart() -> None:
+    calibration = taught((1_000, 1_500), (4_000, 5_400), (8_000, 10_600))  # 200 + 1.3 * n
+    assert said(calibration, 12_000) == pytest.approx(200 + 1.3 * 12_000, rel=0.01)
+
+
+def test_the_last_report_is_what_the_next_estimate_continues() -> None:
+    calibration = taught(
+        *[(size, round(size * 0.9)) for size in range(500, 5_000, 500)], (5_500, 6_050), (6_000, 6_600)
+    )
+    assert said(calibration, 6_000) == pytest.approx(6_600, rel=0.02)
+
+
+@pytest.mark.parametrize(("estimated", "reported"), [(0, 100), (-3, 100), (100, 0), (100, -5)])
+def test_what_cannot_be_compared_teaches_nothing(estimated: int, reported: int) -> None:
+    calibration = taught((estimated, reported))
+    assert (calibration.ratio("a/x"), calibration.overhead("a/x")) == (1.0, 0.0)
+
+
+@given(
+    reports=st.lists(st.tuples(st.integers(0, 1_000_000), st.integers(-10, 1_000_000)), max_size=20),
+    expected=st.sampled_from([1.0, 1.3]),
 )
-def test_a_ratio_stays_within_bounds_and_small_requests_teach_nothing(
-    estimated: int, reported: int, ratio: float
-) -> None:
+def test_no_series_of_reports_leaves_the_bounds(reports: list[tuple[int, int]], expected: float) -> None:
     calibration = Calibration()
-    calibration.learn("a/x", estimated=estimated, reported=reported)
-    assert calibration.ratio("a/x") == ratio
+    for report in reports:
+        calibration.learn("a/x", estimated=report[0], reported=report[1], expected=expected)
+        assert 0.5 * expected <= calibration.ratio("a/x", expected) <= 2.0 * expected
+        assert -200 <= calibration.overhead("a/x") <= 2_000
 
 
-@given(reports=st.lists(st.tuples(st.integers(0, 10_000), st.integers(-10, 10_000)), max_size=9))
-def test_no_series_of_reports_leaves_the_bounds(reports: list[tuple[int, int]]) -> None:
-    calibration = Calibration()
-    for estimated, reported in reports:
-        calibration.learn("a/x", estimated=estimated, reported=reported)
-        assert 0.5 <= calibration.ratio("a/x") <= 2.0
+@pytest.mark.parametrize(("ratio", "overhead"), [(1.3, 0), (0.8, 500), (1.0, -50)])
+def test_steady_reports_are_learnt(ratio: float, overhead: int) -> None:
+    reports = [(size, round(overhead + ratio * size)) for size in range(500, 6_500, 500)]
+    assert said(taught(*reports), 7_000) == pytest.approx(overhead + ratio * 7_000, rel=0.01)
 
 
-def test_steady_reports_are_learnt() -> None:
-    calibration = Calibration()
-    for _ in range(12):
-        calibration.learn("a/x", estimated=1_000, reported=1_300)
-    assert calibration.ratio("a/x") == pytest.approx(1.3, abs=0.001)
+def test_a_model_begins_with_what_its_profile_says() -> None:
+    profile = ModelProfile(
+        "a",
+        "x",
+        tokens_per_estimate=1.5,
+        tokens_per_tool_estimate=0.5,
+        request_overhead_tokens=7,
+        tool_call_tokens=51,
+        image_tokens=258,
+    )
+    meter, schema = Meter.of(profile), ToolSchema("add", "Add two numbers.")
+    assert (meter.ratio, meter.overhead, meter.text(WORDS)) == (1.5, 7, round(SIZE * 1.5))
+    assert meter.schema(schema) == round(Meter().schema(schema) * 0.5)
+    call, result = ToolCall("add", {}), ToolResult("k", "add", ())
+    assert meter.raw_message(Message.assistant(call)).total == Meter().raw_message(Message.assistant(call)).total + 19
+    assert meter.raw_message(Message("tool", (result,))).total == MESSAGE_OVERHEAD + 26
+    assert meter.raw_message(Message.user(Image(PNG))).total == MESSAGE_OVERHEAD + 258
+    meter.learn(estimated=100_000, reported=150_007)
+    assert (meter.ratio, meter.overhead) == (1.5, 7)
+
+
+def test_an_exact_counter_adds_nothing_of_a_profile() -> None:
+    profile = ModelProfile(tokens_per_estimate=2.0, tokens_per_tool_estimate=0.5, request_overhead_tokens=7)
+    meter = Meter.of(profile, len)
+    assert (meter.ratio, meter.overhead, meter.text("four")) == (1.0, 0, 4)
+    assert meter.schema(ToolSchema("add")) == Meter(len).schema(ToolSchema("add"))
+
+
+def test_meters_of_unlike_models_keep_their_own_totals() -> None:
+    past = Transcript.of([Message.user("a"), Message.assistant(ToolCall("add", {}, key="k")), *answered("k")])
+    dear = Meter.of(ModelProfile(tool_call_tokens=112))
+    assert dear.transcript(past).total == Meter().transcript(past).total + 100
+
+
+def answered(key: str) -> list[Message]:
+    return [Message("tool", (ToolResult(key, "add", ()),))]
+
+
+# ---------------------------------------------------------------- pictures and what is encrypted
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (300).to_bytes(4, "big") + (200).to_bytes(4, "big")).decode()
+GIF = base64.b64encode(b"GIF89a" + (300).to_bytes(2, "little") + (200).to_bytes(2, "little")).decode()
+_FRAME = b"\xff\xc0\0\x11\x08" + (200).to_bytes(2, "big") + (300).to_bytes(2, "big")
+_TABLE = b"\xff\xc4\0\x04ab"
+JPEG = base64.b64encode(b"\xff\xd8" + _TABLE + _FRAME).decode()
+
+
+@pytest.mark.parametrize(
+    ("data", "tokens"),
+    [
+        *((data, 300 * 200 // 750) for data in (PNG, GIF, JPEG)),
+        (base64.b64encode(b"\xff\xd8" + _TABLE).decode(), IMAGE_TOKENS),  # the frame is further behind
+        (base64.b64encode(b"RIFF....WEBP").decode(), IMAGE_TOKENS),
+        ("", IMAGE_TOKENS),
+        ("a", IMAGE_TOKENS),
+        ("雪", IMAGE_TOKENS),
+        (base64.b64encode(b"GIF89a" + b"\xff" * 4).decode(), IMAGE_TOKENS),  # as much as any
+    ],
+)
+def test_a_picture_counts_by_its_size_where_that_is_told(data: str, tokens: int) -> None:
+    assert image_tokens(data) == tokens
+    assert image_tokens(data, 100) == max(100, tokens)
+
+
+def test_encrypted_reasoning_counts_as_what_it_hides() -> None:
+    hidden = "a" * (ENCRYPTED_FRAME + 80 * ENCRYPTED_CHARACTERS_PER_TOKEN)
+    own: dict[str, Any] = {"openai": {"encrypted_content": hidden, "id": "rs_1"}}
+    assert Meter().raw_message(Message.assistant(Thinking(WORDS, own))).total == MESSAGE_OVERHEAD + SIZE + 80
+    shown = estimate_tokens('{"openai":{"id":"rs_1"}}')
+    assert Meter().raw_message(Message.assistant(Opaque("compaction", own))).total == MESSAGE_OVERHEAD + shown + 80
+    short: dict[str, Any] = {"openai": {"encrypted_content": "a"}, "x": {"encrypted_content": 3}}
+    assert Meter().raw_message(Message.assistant(Thinking("", short))).total == MESSAGE_OVERHEAD

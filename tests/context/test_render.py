@@ -117,10 +117,34 @@ def test_what_does_not_change_is_measured_once() -> None:
 def test_definitions_are_kept_raw_and_scaled_by_what_was_learnt_meanwhile() -> None:
     calibration = Calibration()
     meter = Meter(calibration=calibration, origin="a/x")
-    fixed = Fixed(OFFERED, meter)
-    before = fixed.tool_tokens((ADD, SUB))
-    calibration.learn("a/x", estimated=100, reported=200)
-    assert fixed.tool_tokens((ADD, SUB)) == 2 * before
+    fixed = Fixed(OFFERED, meter, overhead=7)
+    before, system = fixed.tool_tokens((ADD, SUB)), fixed.system_tokens
+    calibration.learn("a/x", estimated=1_000_000, reported=2_000_000)
+    assert fixed.tool_tokens((ADD, SUB)) == 7 + 2 * (before - 7)
+    assert fixed.system_tokens == pytest.approx(2 * system, abs=1)
+
+
+def test_what_a_provider_adds_to_each_request_counts_with_the_system_text() -> None:
+    profile = ModelProfile("a", "x", request_overhead_tokens=40)
+    assert Fixed(OFFERED, Meter.of(profile)).system_tokens == Fixed(OFFERED, Meter()).system_tokens + 40
+    calibration = Calibration()
+    calibration.learn("a/x", estimated=100, reported=1)  # less than nothing is added
+    assert Fixed(Offered(), Meter(calibration=calibration, origin="a/x")).system_tokens == 0
+
+
+@pytest.mark.parametrize("count_tools", [True, False])
+def test_a_report_is_compared_with_the_whole_request(count_tools: bool) -> None:
+    meter = Meter(origin="a/x")
+    fixed = Fixed(OFFERED, meter, overhead=500, count_tools=count_tools)
+    run = Run("r", messages=(Message.user("go on"),), recalled=(Recalled("likes tea"),))
+    request = render(CallModel(), run, fixed, Transcript.of(run.messages), loaded=(), max_tokens=None)
+    texts = sum(meter.text(text) for text in (*OFFERED.system_texts, "likes tea"))
+    tools = sum(meter.schema(schema) for schema in request.tools)
+    whole = meter.transcript(request.transcript).total + texts + tools
+    fixed.learn(request, 500 + whole)
+    assert (meter.ratio, meter.overhead) == (1.0, 0)  # it was as estimated
+    fixed.learn(ModelRequest(request.transcript), 300 + whole - tools)
+    assert meter.overhead > 100
 
 
 @given(
@@ -209,8 +233,22 @@ def test_a_mark_stands_only_where_the_prefix_is_long_enough(sizes: Any, prefix: 
     profile = ModelProfile(cache_minimum_tokens=1_024)
     fixed = Fixed(OFFERED, Meter(len))
     marked = place_marks(request, sizes, profile, "1h", fixed=fixed)
-    assert marked.cache == CachePlan("1h", prefix=prefix, messages=messages, key=fixed.cache_key, stable=2)
+    assert marked.cache == CachePlan(
+        "1h", prefix=prefix, messages=messages, key=fixed.cache_key, stable=2, earlier=prefix
+    )
     assert place_marks(request, sizes, profile, None, fixed=fixed).cache is None
+
+
+@pytest.mark.parametrize(("words", "earlier"), [(1_020, False), (1_021, True)])
+def test_a_mark_stands_where_the_request_before_ended_only_if_that_was_long_enough(words: int, earlier: bool) -> None:
+    meter = Meter(lambda text: text.count("w"))
+    own = [Message.user("w" * words), Message.assistant("w" * 50), Message.user("w" * 50)]
+    request = ModelRequest(Transcript.of(own), ("www",))
+    profile = ModelProfile(cache_minimum_tokens=1_024)
+    sizes: Any = {"system": 3, "history": words + 100}
+    marked = place_marks(request, sizes, profile, "5m", fixed=Fixed(Offered(), meter))
+    assert marked.cache is not None
+    assert (marked.cache.messages, marked.cache.earlier) == (True, earlier)
 
 
 def test_the_cache_is_named_by_what_stays_the_same() -> None:

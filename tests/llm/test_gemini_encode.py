@@ -31,6 +31,7 @@ from sapwood.llm.gemini.names import called_name, gemini_name, is_kept
 from sapwood.llm.options import ModelOptions
 from sapwood.llm.profiles import profile_of
 from sapwood.testing.strict import check_gemini_body
+from support.read_requests import camel, gemini_request, wrap
 
 APIS = ("google.generate_content", "google.stream_generate_content")
 THREE = ModelProfile("gemini", "gemini-3-flash", call_signatures=True)
@@ -71,102 +72,13 @@ def cases() -> list[Any]:
 @pytest.mark.parametrize("exchange", cases())
 def test_a_recorded_request_is_written_again(exchange: Exchange) -> None:
     model = re.sub(r".*/models/(.*):\w+", r"\1", exchange.request["path"])
-    body = camel(exchange.request["body"])
-    config = body.get("generationConfig", {})
-    thinking = config.pop("thinkingConfig", {})
-    known = {"contents", "systemInstruction", "tools"}
-    extra = {name: value for name, value in body.items() if name not in known and value}
-    tools = [tool for tool in body.get("tools", []) if "functionDeclarations" in tool]
-    if body.get("tools") and not tools:
-        extra["tools"] = body["tools"]
     profile = profile_of("gemini", model)
-    request = ModelRequest(
-        Transcript.of(read(body["contents"], f"gemini/{model}")),
-        system=tuple(part["text"] for part in body.get("systemInstruction", {}).get("parts", ())),
-        tools=tuple(read_tool(tool) for group in tools for tool in group["functionDeclarations"]),
-        output_schema=config.pop("responseJsonSchema", None),
-    )
-    cap = config.pop("maxOutputTokens", None)
-    options = ModelOptions(
-        max_tokens=cap, thinking=thinking.get("thinkingLevel", True) if thinking else None, extra_body=extra
-    )
+    request, options = gemini_request(exchange.request["body"], model)
 
     written = json.loads(encode_body(request, profile, options))
     check_gemini_body(written)
     expected = plain(camel(exchange.request["body"]))
     assert plain(written) == expected
-
-
-def camel(value: Any, *, key: str = "") -> Any:
-    """The value with the field names of the wire; what users wrote inside it stays as it is."""
-    if isinstance(value, list):
-        return [camel(item) for item in value]
-    if not isinstance(value, dict) or key in ("args", "response", "parametersJsonSchema", "responseJsonSchema"):
-        return value
-    fields = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): inner for name, inner in value.items()}
-    return {name: camel(inner, key=name) for name, inner in fields.items()}
-
-
-def read_tool(tool: dict[str, Any]) -> ToolSchema:
-    schema = tool.get("parametersJsonSchema") or tool["parameters"]
-    return ToolSchema(tool["name"], tool.get("description") or "", schema)
-
-
-def read(contents: list[dict[str, Any]], origin: str) -> list[Message]:
-    messages: list[Message] = []
-    asked: list[tuple[str, str]] = []
-    for number, content in enumerate(contents):
-        parts = content["parts"]
-        if content["role"] == "model":
-            asked = []
-            messages.append(Message("assistant", tuple(read_part(part, number, asked) for part in parts), origin))
-        elif any("functionResponse" in part for part in parts):
-            media = [read_media(part) for part in parts if "functionResponse" not in part]
-            answers = [part["functionResponse"] for part in parts if "functionResponse" in part]
-            results = [
-                read_result(answer, key, [*media, *map(read_media, answer.get("parts", []))])
-                for answer, (key, _) in zip(answers, asked, strict=True)
-            ]
-            messages.append(Message("tool", tuple(results)))
-        else:
-            messages.append(Message("user", tuple(read_part(part, number, []) for part in parts)))
-    return messages
-
-
-def read_part(part: dict[str, Any], number: int, asked: list[tuple[str, str]]) -> Part:
-    data: dict[str, Any] = {"thoughtSignature": part["thoughtSignature"]} if "thoughtSignature" in part else {}
-    if "functionCall" in part:
-        call = part["functionCall"]
-        asked.append((f"m{number}c{len(asked)}", call["name"]))
-        data |= {"id": call["id"]} if "id" in call else {}
-        own = {"gemini": data} if data else None
-        return ToolCall(call["name"], call["args"], asked[-1][0], call.get("id", ""), provider_data=own)
-    if "text" not in part:
-        return read_media(part)
-    kind = Thinking if part.get("thought") else Text
-    return kind(part["text"], {"gemini": data} if data else None)
-
-
-def read_media(part: dict[str, Any]) -> Any:
-    if "fileData" in part:
-        return File(None, part["fileData"]["mimeType"], part["fileData"]["fileUri"])
-    kind, data = part["inlineData"]["mimeType"], part["inlineData"]["data"]
-    return Image(data, kind) if kind.startswith("image/") else File(data, kind)
-
-
-def read_result(answer: dict[str, Any], key: str, media: list[Any]) -> ToolResult:
-    wrapped = wrap(answer["response"])
-    text = Text(next(iter(wrapped.values())))
-    return ToolResult(key, answer["name"], (text, *media), "error" in wrapped)
-
-
-def wrap(response: dict[str, Any]) -> dict[str, str]:
-    """A response as we would write it."""
-    match response:
-        case {"error": str(text)} | {"result": str(text)} if len(response) == 1:
-            return {"error" if "error" in response else "result": text}
-        case _:
-            return {"result": json.dumps(response)}
 
 
 def plain(body: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from sapwood.core.messages import (
     Image,
     Message,
     Opaque,
-    Part,
     Recalled,
     Summary,
     Text,
@@ -38,6 +37,7 @@ from sapwood.llm.openai.responses_encode import encode_body
 from sapwood.llm.options import ModelOptions
 from sapwood.llm.sse import SseSplitter
 from sapwood.testing.strict import check_responses_body
+from support.read_requests import read_blocks, responses_request
 
 API = "openai.responses"
 HERE = exchanges(SMALL, API)
@@ -46,7 +46,6 @@ ALL = [item for item in exchanges(whole_set(), API) if item.name not in NAMES]
 GPT = ModelProfile("openai", "gpt-5", encrypted_thinking=True, thinking="effort")
 OWN = GPT.origin
 
-TOOL_FIELDS = {"type", "name", "description", "parameters", "strict"}
 LEFT_OUT = {
     "openai-responses-prompt-cache": "explicit prompt_cache_breakpoint on content parts: not written by us",
     "openai-responses-tool-search-deferred#2": "additional_tools among the items: no part of ours",
@@ -71,78 +70,15 @@ def cases() -> list[Any]:
 def test_a_recorded_request_is_written_again(exchange: Exchange) -> None:
     body: dict[str, Any] = exchange.request["body"]
     provider = exchange.name.partition("-")[0]
-    known = {"model", "input", "instructions", "tools", "tool_choice", "stream", "store", "include"}
-    extra = {key: value for key, value in body.items() if key not in known and value is not None}
-    tools = body.get("tools", [])
-    simple = all(t["type"] == "function" and not set(t) - TOOL_FIELDS and not t.get("strict") for t in tools)
-    if not simple:
-        extra["tools"] = tools
-    choices: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "any"}
-    given = body["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    system = [item for item in items if item.get("role") == "system"]
-    request = ModelRequest(
-        Transcript.of(read([item for item in items if item not in system], provider, f"{provider}/{body['model']}")),
-        system=tuple(filter(None, [body.get("instructions"), *(item["content"] for item in system)])),
-        tools=tuple(ToolSchema(t["name"], t.get("description") or "", t["parameters"]) for t in tools if simple),
-        tool_choice=choices.get(body.get("tool_choice", "")) if simple else None,
-    )
+    request, options = responses_request(body, provider)
     profile = ModelProfile(provider, body["model"], encrypted_thinking="include" in body, known=False)
 
-    written = json.loads(encode_body(request, profile, ModelOptions(extra_body=extra)))
+    written = json.loads(encode_body(request, profile, options))
     assert (written["store"], written["stream"]) == (False, True)
     assert written.get("include") == body.get("include")
     assert plain(written) == plain(body)
     if "error" not in exchange.name:
         check_responses_body(written)
-
-
-def read(items: list[dict[str, Any]], provider: str, origin: str) -> list[Message]:
-    messages: list[Message] = []
-    keys: dict[str, tuple[str, str]] = {}
-    for number, item in enumerate(items):
-        match item.get("type", "message"):
-            case "message" if item["role"] == "user":
-                messages.append(Message("user", tuple(read_input(item["content"]))))
-                continue
-            case "function_call_output":
-                key, name = keys[item["call_id"]]
-                result = ToolResult(key, name, tuple(read_input(item["output"])))  # type: ignore[arg-type]
-                before = messages.pop().tool_results if messages[-1].role == "tool" else ()
-                messages.append(Message("tool", (*before, result)))
-                continue
-            case "message":
-                parts: list[Part] = []
-                for block in read_blocks(item["content"], "output_text"):
-                    data = {k: v for k in ("annotations", "phase") if (v := {**item, **block}.get(k))}
-                    parts.append(Text(block["text"], {provider: data} if data else None))
-            case "reasoning":
-                parts = [Thinking("", {provider: item})]
-            case "function_call":
-                keys[item["call_id"]] = (f"m{number}", item["name"])
-                own = {provider: {"namespace": item["namespace"]}} if "namespace" in item else None
-                arguments = json.loads(item["arguments"])
-                parts = [ToolCall(item["name"], arguments, f"m{number}", item["call_id"], provider_data=own)]
-            case kind:
-                parts = [Opaque(kind, {provider: item})]
-        earlier = messages.pop().content if messages and messages[-1].role == "assistant" else ()
-        messages.append(Message("assistant", (*earlier, *parts), origin))
-    return messages
-
-
-def read_blocks(content: Any, kind: str) -> list[dict[str, Any]]:
-    return [{"type": kind, "text": content}] if isinstance(content, str) else content
-
-
-def read_input(content: Any) -> list[Part]:
-    parts: list[Part] = []
-    for block in read_blocks(content, "input_text"):
-        if block["type"] == "input_text":
-            parts.append(Text(block["text"]))
-        else:
-            media, _, data = block["image_url"].partition(";base64,")
-            parts.append(Image(data, media.removeprefix("data:")))
-    return parts
 
 
 def plain(body: dict[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,10 @@ from typing import Any
 import pytest
 from wire_files import SMALL, Exchange, exchanges, whole_set
 
-from sapwood.core.messages import File, Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
-from sapwood.core.tools import ToolSchema
-from sapwood.core.transcript import Transcript
+from sapwood.core.model import ModelProfile
 from sapwood.llm.anthropic.encode import encode_body as encode_messages
 from sapwood.llm.openai.chat_encode import encode_body as encode_chat
-from sapwood.llm.options import ModelOptions
+from support.read_requests import anthropic_request, chat_request, text_of
 
 HERE = exchanges(SMALL, "anthropic.messages", "openai.chat")
 NAMES = {item.name for item in HERE}
@@ -57,82 +54,12 @@ def cases(api: str) -> list[Any]:
 @pytest.mark.parametrize("exchange", cases("anthropic.messages"))
 def test_a_recorded_messages_request_is_written_again(exchange: Exchange) -> None:
     body: dict[str, Any] = exchange.request["body"]
-    origin = "anthropic/" + body["model"]
-    tools, extra_tools = read_tools(body.get("tools", []))
-    choice = body.get("tool_choice")
-    known = {"model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "cache_control"}
-    extra = {key: value for key, value in body.items() if key not in known}
-    if extra_tools:
-        extra["tools"] = body["tools"]
-    is_ours = choice and set(choice) == {"type"} and choice["type"] != "tool" and not extra_tools
-    if choice and not is_ours:
-        extra["tool_choice"] = choice
-    system = body.get("system", [])
-    request = ModelRequest(
-        Transcript.of(read_messages(body["messages"], origin)),
-        system=(system,) if isinstance(system, str) else tuple(block["text"] for block in system),
-        tools=() if extra_tools else tools,
-        tool_choice=choice["type"] if is_ours else None,
-        max_tokens=body["max_tokens"],
-    )
+    request, options = anthropic_request(body)
     profile = ModelProfile("anthropic", body["model"], cache_marks=True)
 
-    written = json.loads(encode_messages(request, profile, ModelOptions(extra_body=extra)))
+    written = json.loads(encode_messages(request, profile, options))
     assert written.pop("stream") is True
     assert plain_messages(written) == plain_messages({k: v for k, v in body.items() if k != "stream"})
-
-
-def read_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolSchema, ...], bool]:
-    """Our tools, and whether some are the provider's own or have fields that we do not write."""
-    ours = {"name", "description", "input_schema"}
-    extra = any(set(tool) - ours - {"cache_control"} or "input_schema" not in tool for tool in tools)
-    read = [ToolSchema(t["name"], t.get("description", ""), t["input_schema"]) for t in tools if "input_schema" in t]
-    return tuple(read), extra
-
-
-def read_messages(messages: list[dict[str, Any]], origin: str) -> list[Message]:
-    read: list[Message] = []
-    keys: dict[str, tuple[str, str]] = {}
-    for number, message in enumerate(messages):
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        for index, block in enumerate(blocks):
-            if block["type"] == "tool_use":
-                keys[block["id"]] = (f"m{number}c{index}", block["name"])
-        parts = [read_block(block, keys) for block in blocks]
-        if message["role"] == "assistant":
-            read.append(Message("assistant", tuple(parts), origin))
-            continue
-        results = tuple(part for part in parts if isinstance(part, ToolResult))
-        rest = tuple(part for part in parts if not isinstance(part, ToolResult))
-        read += [Message("tool", results)] if results else []
-        read += [Message("user", rest)] if rest else []
-    return read
-
-
-def read_block(block: dict[str, Any], keys: dict[str, tuple[str, str]]) -> Part:
-    block = {key: value for key, value in block.items() if key != "cache_control"}
-    match block["type"]:
-        case "text":
-            return Text(block["text"], {"anthropic": block} if block.get("citations") else None)
-        case "thinking":
-            return Thinking(block["thinking"], {"anthropic": {"signature": block["signature"]}})
-        case "tool_use":
-            data = {"anthropic": {"caller": block["caller"]}} if "caller" in block else None
-            key, _ = keys[block["id"]]
-            return ToolCall(block["name"], block["input"], key, block["id"], provider_data=data)
-        case "tool_result":
-            key, name = keys[block["tool_use_id"]]
-            content = block["content"]
-            inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            parts: Any = tuple(read_block(item, keys) for item in inner)
-            return ToolResult(key, name, parts, bool(block.get("is_error")))
-        case "image" if block["source"]["type"] == "base64":
-            return Image(block["source"]["data"], block["source"]["media_type"])
-        case "document" if set(block) == {"type", "source"}:
-            return File(block["source"]["data"], block["source"]["media_type"])
-        case kind:
-            return Opaque(kind, {"anthropic": block})
 
 
 def plain_messages(body: dict[str, Any]) -> dict[str, Any]:
@@ -171,79 +98,17 @@ def plain_messages(body: dict[str, Any]) -> dict[str, Any]:
 def test_a_recorded_chat_request_is_written_again(exchange: Exchange) -> None:
     body: dict[str, Any] = exchange.request["body"]
     provider = exchange.name.partition("-")[0]
-    known = {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "n"}
-    extra = {key: value for key, value in body.items() if key not in known}
-    tools = body.get("tools", [])
-    simple = all(set(t["function"]) <= {"name", "description", "parameters"} for t in tools)
-    if not simple:
-        extra["tools"] = tools
-    choice = body.get("tool_choice")
-    choices: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "any"}
-    ours = choices.get(choice) if isinstance(choice, str) and simple else None
-    if choice and not ours:
-        extra["tool_choice"] = choice
-    system = [m for m in body["messages"] if m["role"] in ("system", "developer")]
-    request = ModelRequest(
-        Transcript.of(read_chat([m for m in body["messages"] if m not in system], provider, body["model"])),
-        system=tuple(text_of(message["content"]) for message in system),
-        tools=tuple(
-            ToolSchema(t["function"]["name"], t["function"].get("description", ""), t["function"]["parameters"])
-            for t in tools
-            if simple
-        ),
-        tool_choice=ours,
-        max_tokens=body.get("max_tokens"),
-    )
+    request, options = chat_request(body, provider)
+    system = [message for message in body["messages"] if message["role"] in ("system", "developer")]
     role = system[0]["role"] if system else "system"
     profile = ModelProfile(provider, body["model"], system_role=role)
 
-    written = json.loads(encode_chat(request, profile, ModelOptions(extra_body=extra)))
+    written = json.loads(encode_chat(request, profile, options))
     assert written.pop("stream") is True
     assert written.pop("stream_options") == {"include_usage": True}
     for name in ("stream", "stream_options", "n"):
         body = {key: value for key, value in body.items() if key != name}
     assert plain_chat(written) == plain_chat(body)
-
-
-def text_of(content: Any) -> str:
-    return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content or ())
-
-
-def read_chat(messages: list[dict[str, Any]], provider: str, model: str) -> list[Message]:
-    read: list[Message] = []
-    names: dict[str, tuple[str, str]] = {}
-    for number, message in enumerate(messages):
-        match message["role"]:
-            case "user":
-                read.append(Message.user(text_of(message["content"])))
-            case "assistant":
-                parts: list[Part] = []
-                data: dict[str, Any] = {}
-                if message.get("reasoning_content") is not None:
-                    data["field"] = "reasoning_content"
-                if message.get("reasoning_details"):
-                    data["reasoning_details"] = message["reasoning_details"]
-                if data:
-                    parts.append(Thinking(message.get("reasoning_content") or "", {provider: data}))
-                if text := text_of(message.get("content")):
-                    parts.append(Text(text))
-                for index, call in enumerate(message.get("tool_calls", [])):
-                    names[call["id"]] = (f"m{number}c{index}", call["function"]["name"])
-                    arguments = json.loads(call["function"]["arguments"])
-                    more = {k: v for k, v in call.items() if k not in ("id", "type", "function", "index")}
-                    own = {provider: more} if more else None
-                    key, name = names[call["id"]]
-                    parts.append(ToolCall(name, arguments, key, call["id"], provider_data=own))
-                read.append(Message("assistant", tuple(parts), f"{provider}/{model}"))
-            case _:
-                key, name = names[message["tool_call_id"]]
-                result = ToolResult(key, name, (Text(text_of(message["content"])),))
-                if read[-1].role == "tool":
-                    result_message = read.pop()
-                    read.append(Message("tool", (*result_message.tool_results, result)))
-                else:
-                    read.append(Message("tool", (result,)))
-    return read
 
 
 def plain_chat(body: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def assemble(
         provider=provider,
         context=ContextManager(sources=list(_sources(config)), budget=budget, trim_history=True),
         policy=Policy(max_rounds=config.max_rounds, final_round=True, window=room),
-        meter=Meter(config.count, calibration=calibration, origin=profile.origin),
+        meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
         window=room,
         tool_loading=_loading(profile),

@@ -11,7 +11,7 @@ from typing import Any, Required, TypeAlias, TypedDict, Unpack, cast
 
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.context.manager import ContextManager
-from sapwood.context.meter import Calibration, Meter
+from sapwood.context.meter import Meter
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import Budget
 from sapwood.core.cancel import CancelToken
@@ -164,7 +164,7 @@ def _spec(options: RunAgentOptions, provider: LLMProvider, history: Transcript) 
         provider=provider,
         context=manager,
         policy=Policy(max_rounds=max_steps, final_round=False, compact_first=manager.compacts),
-        meter=Meter(count, calibration=Calibration(), origin=provider.profile.origin),
+        meter=Meter.of(provider.profile, count),
         history=history,
         window=budget.room if budget is not None else 0,
         tool_loading="relist",

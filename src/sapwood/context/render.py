@@ -28,32 +28,57 @@ FINAL_NOTICE = (
 class Fixed:
     """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled."""
 
-    __slots__ = ("_meter", "_recalled", "_tools", "cache_key", "offered", "overhead", "system_tokens")
+    __slots__ = ("_counts_tools", "_meter", "_raw_system", "_recalled", "_tools", "cache_key", "offered", "overhead")
 
     def __init__(self, offered: Offered, meter: Meter, *, overhead: int = 0, count_tools: bool = True) -> None:
         self.offered = offered
         self.overhead = overhead
         self._meter = meter
-        self.system_tokens = sum(meter.scaled(meter.raw_text(text)) for text in offered.system_texts)
+        self._raw_system = sum(meter.raw_text(text) for text in offered.system_texts)
         self.cache_key = _cache_key(offered)
-        self._tools: dict[str, int] | None = {} if count_tools else None
+        self._counts_tools = count_tools
+        self._tools: dict[str, int] = {}
         self._recalled: dict[str, int] = {}
 
+    @property
+    def system_tokens(self) -> int:
+        """The tokens of the system text that does not change, and of what the provider adds to each request."""
+        return max(0, self._meter.scaled(self._raw_system) + self._meter.overhead)
+
     def tool_tokens(self, schemas: tuple[ToolSchema, ...]) -> int:
-        """Return the tokens of these definitions; each is counted once."""
-        if self._tools is None or not schemas:
+        """Return the tokens of these definitions, 0 where they do not count."""
+        if not self._counts_tools or not schemas:
             return 0
-        total = self.overhead
+        return self.overhead + self._meter.scaled(self._raw_tools(schemas))
+
+    def recalled_tokens(self, run: Run) -> int:
+        """Return the tokens of the blocks that were recalled into the system text."""
+        return sum(self._meter.scaled(self._raw(block.text)) for block in run.recalled)
+
+    def learn(self, request: ModelRequest, reported: int) -> None:
+        """Take what the provider reported for a request into account."""
+        meter = self._meter
+        raw = meter.transcript(request.transcript).total + self.raw_beside_messages(request)
+        meter.learn(estimated=raw, reported=reported - (self.overhead if request.tools else 0))
+
+    def raw_beside_messages(self, request: ModelRequest) -> int:
+        """Return the raw tokens of a request's system texts and tools."""
+        texts = request.system[len(self.offered.system_texts) :]
+        return self._raw_system + sum(self._raw(text) for text in texts) + self._raw_tools(request.tools)
+
+    def _raw_tools(self, schemas: tuple[ToolSchema, ...]) -> int:
+        total = 0
         for schema in schemas:
             size = self._tools.get(schema.name)
             if size is None:
                 size = self._tools[schema.name] = self._meter.schema(schema)
             total += size
-        return self._meter.scaled(total)
+        return total
 
-    def recalled_tokens(self, run: Run) -> int:
-        """Return the tokens of the blocks that were recalled into the system text."""
-        return sum(self._meter.scaled(self._raw(block.text)) for block in run.recalled)
+    def messages_tokens(self, request: ModelRequest, *, before: int = 0) -> int:
+        """Return the tokens of a request's messages, without so many at the end."""
+        length = max(0, len(request.transcript) - before)
+        return self._meter.scaled(self._meter.transcript(request.transcript, length).total)
 
     def raw_beside(self, run: Run) -> int:
         """Return the raw tokens of what was recalled beside the user's message."""
@@ -111,7 +136,8 @@ def place_marks(
     """Return the request with what it says of the prompt cache.
 
     A mark goes to each of the two seams whose prefix is long enough to be cached: after tools and system text,
-    which no turn changes, and at the end of the messages. The codec adds those that long rounds need in between.
+    which no turn changes, and at the end of the messages. The codec adds those that long rounds need in between,
+    where the request before this one was long enough.
 
     sections: the request's tokens. ttl: how long the prefix is kept; None says nothing of caching.
     """
@@ -126,6 +152,7 @@ def place_marks(
         messages=total >= least,
         key=fixed.cache_key,
         stable=len(fixed.offered.system_texts),
+        earlier=prefix + fixed.messages_tokens(request, before=2) >= least,
     )
     return msgspec.structs.replace(request, cache=plan)
 

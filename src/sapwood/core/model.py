@@ -62,6 +62,9 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     call_signatures: the model demands a signature on the first call of each reply that is sent back to it.
     thinks: it thinks unless it is told not to. always_thinks: it refuses to be told so.
     encrypted_thinking: the server gives its reasoning encrypted where it is asked for that, and wants it back.
+    tokens_per_estimate, tokens_per_tool_estimate: how many of its tokens an estimated token of text, and of a
+    tool's definition, is. request_overhead_tokens, tool_call_tokens: fixed tokens that the provider adds to each
+    request, and to each call with its result. image_tokens: what any picture takes, however small.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -96,6 +99,11 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     always_thinks: bool = False
     thinks: bool = False
     encrypted_thinking: bool = False
+    tokens_per_estimate: float = 1.0
+    tokens_per_tool_estimate: float = 1.0
+    request_overhead_tokens: int = 0
+    tool_call_tokens: int = 12
+    image_tokens: int = 0
 
     @property
     def origin(self) -> str:
@@ -107,7 +115,8 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
     """What a request says of the provider's prompt cache.
 
     ttl: how long the cached prefix is kept. prefix, messages: a mark stands after tools and system text, and
-    at the end of the messages. key: names the cache where the provider routes by it; empty for none.
+    at the end of the messages. earlier: one may stand where the request before this one ended, too.
+    key: names the cache where the provider routes by it; empty for none.
     stable: how many of the system texts do not change from turn to turn; None for all of them.
     """
 
@@ -117,6 +126,7 @@ class CachePlan(Data, frozen=True, tag="cache_plan"):
     messages: bool = True
     key: str = ""
     stable: int | None = None
+    earlier: bool = True
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

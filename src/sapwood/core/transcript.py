@@ -162,9 +162,9 @@ class Running(Generic[T]):
         other._values = {place: value for place, value in list(self._values.items()) if place <= length}
         return other
 
-    def upto(self, transcript: Transcript) -> T:
-        """Return the value after the last message of the transcript."""
-        length = len(transcript)
+    def upto(self, transcript: Transcript, length: int | None = None) -> T:
+        """Return the value after the last message of the transcript, or after its first `length`."""
+        length = len(transcript) if length is None else length
         known = length
         while known and known not in self._values:
             known = min(known - 1, len(self._values))

@@ -7,13 +7,15 @@ join, so kept bytes never change.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from typing import TypeAlias
 
 import msgspec
 
 from sapwood.core.messages import Message, ToolCall
-from sapwood.core.model import CachePlan, ModelProfile
+from sapwood.core.model import CachePlan, ModelProfile, ModelRequest
+from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -100,10 +102,13 @@ class EncodedHistory:
             other._prefix = prefix
         return other
 
-    def pieces(self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None) -> list[bytes]:
+    def pieces(
+        self, transcript: Transcript, *, mark: bytes = b"", notice: Fragment | None = None, earlier: bool = True
+    ) -> list[bytes]:
         """Return the wire messages of the transcript, separated by commas, as bytes to be joined.
 
         mark: put into the last block of the last message that can take it. notice: a last word.
+        earlier: where that is far from the end of the request before this one, that end is marked too.
         """
         self._fill(transcript)
         last = len(transcript) - 1
@@ -115,7 +120,7 @@ class EncodedHistory:
         tail = self._tail(transcript, begin, last, ends=notice is None)
         # A provider looks for its cache a limited number of blocks back from a mark; a round of many calls
         # is longer than that, so the end of the request before it gets a mark too, and so does the reply between.
-        is_far = sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
+        is_far = earlier and sum(fragment.blocks for fragment in tail[1:]) > LOOK_BACK
         for position, fragment in enumerate(tail):
             is_marked = is_far or position == len(tail) - 1
             _append(pieces, shape, fragment.shape, fragment.marked(mark) if is_marked else fragment.body)
@@ -193,6 +198,34 @@ class EncodedHistory:
         calls = transcript[at].tool_calls if at >= 0 else ()
         by_key = {call.key or call.id: wire for call, wire in zip(calls, self._ids.get(at, ()), strict=True)}
         return tuple(by_key.get(result.key, "") for result in transcript[index].tool_results)
+
+
+class EncodedTools:
+    """The encoded definitions of a conversation's tools: made anew only where the tools are other objects."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[ToolSchema, ...], list[bytes]] = ((), [])
+
+    def forked(self, length: int) -> "EncodedTools":
+        """Return a copy for another branch of the transcript."""
+        other = EncodedTools()
+        other._kept = self._kept
+        return other
+
+    def of(self, tools: tuple[ToolSchema, ...], encode: Callable[[ToolSchema], bytes]) -> list[bytes]:
+        """Return each tool encoded."""
+        known, made = self._kept
+        if known is not tools and not (len(known) == len(tools) and all(map(is_, known, tools))):
+            made = [encode(tool) for tool in tools]
+            self._kept = (tools, made)
+        return made
+
+
+def encoded_tools(request: ModelRequest, key: Hashable, encode: Callable[[ToolSchema], bytes]) -> list[bytes]:
+    """Return each tool of a request encoded, as kept beside its transcript. key: the codec, and what it goes by."""
+    return request.transcript.derived(("tools", key), EncodedTools).of(request.tools, encode)
 
 
 def _short(source: str) -> str:

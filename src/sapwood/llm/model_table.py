@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 OF_MODEL = frozenset(
-    ("context_window", "max_output_tokens", "images", "files", "refused_parameters", "cache_minimum_tokens", "thinks")
+    (
+        *("context_window", "max_output_tokens", "images", "files", "refused_parameters", "cache_minimum_tokens"),
+        *("tokens_per_estimate", "tokens_per_tool_estimate", "request_overhead_tokens", "tool_overhead_tokens"),
+        *("tool_call_tokens", "image_tokens", "thinks"),
+    )
 )
 """Facts that a model keeps behind a gateway; the others are the gateway's own."""
 _STAMP = re.compile(

@@ -19,6 +19,8 @@ from sapwood.llm.model_table import homes, is_stamp, table
 
 log = logging.getLogger("sapwood.llm")
 MILLION = 1_000_000
+MOST_ASKED = 1_000
+"""Models whose price is kept at hand."""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -90,6 +92,8 @@ class PriceTable(MutableMapping[str, Price]):
     def __init__(self) -> None:
         self._changed: dict[str, Price | None] = {}
         """Key -> its price, None where the key was deleted."""
+        self._seen: tuple[object, dict[tuple[str, str], Price | None]] = (self._changed, {})
+        """What was asked for since the last change."""
 
     def __getitem__(self, key: str) -> Price:
         name = _key(key)
@@ -99,6 +103,7 @@ class PriceTable(MutableMapping[str, Price]):
         return price
 
     def __setitem__(self, key: str, value: Price | tuple[float, float]) -> None:
+        self._forget()
         try:
             self._changed[_key(key)] = value if isinstance(value, Price) else Price(*value)
         except TypeError as error:
@@ -108,6 +113,7 @@ class PriceTable(MutableMapping[str, Price]):
         if key not in self:
             raise KeyError(key)
         self._changed[_key(key)] = None
+        self._forget()
 
     def __iter__(self) -> Iterator[str]:
         merged = {**_packaged(), **self._changed}
@@ -118,6 +124,15 @@ class PriceTable(MutableMapping[str, Price]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} prices>"
+
+    def asked(self) -> dict[tuple[str, str], Price | None]:
+        """Return what models were found to cost, by provider and name; it is emptied by each change."""
+        if self._seen[0] is not self._changed or len(self._seen[1]) > MOST_ASKED:
+            self._forget()
+        return self._seen[1]
+
+    def _forget(self) -> None:
+        self._seen = (self._changed, {})
 
     def find(self, provider: str, name: str) -> Price | None:
         """Return the price under the longest key that holds for a model of this provider, None without one."""
@@ -160,6 +175,13 @@ def price_of(provider: str, model: str) -> Price | None:
     >>> price_of("anthropic", "claude-haiku-4-5-20251001").output
     5.0
     """
+    asked = MODEL_PRICING.asked()
+    if (provider, model) not in asked:
+        asked[provider, model] = _look_up(provider, model)
+    return asked[provider, model]
+
+
+def _look_up(provider: str, model: str) -> Price | None:
     row = table().provider(provider)
     own, *others = homes(provider, model)
     # At a gateway a name such as `model:free` has a price of its own.

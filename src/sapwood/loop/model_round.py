@@ -86,7 +86,7 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                         yield event
                     elif not _is_asked_again(event, request, asking, live):
                         _watch(event, request, run, live, rt)
-                        yield _added(event, action, sent.estimated_tokens, asking, live)
+                        yield _added(event, request, action, sent.estimated_tokens, asking, live)
                         return
             continue
         except (LLMError, ConfigError, ConnectionError, TimeoutError) as error:
@@ -265,7 +265,9 @@ def _interrupted(live: LiveTurn, reason: str) -> MessageInterrupted | None:
     return MessageInterrupted(message=message, reason=reason, usage=usage)
 
 
-def _added(reply: Reply, action: CallModel, sent_tokens: int, asking: _Asking, live: LiveTurn) -> MessageAdded:
+def _added(
+    reply: Reply, request: ModelRequest, action: CallModel, sent_tokens: int, asking: _Asking, live: LiveTurn
+) -> MessageAdded:
     spec = live.spec
     live.draft.clear()
     live.draft_usage = None
@@ -283,7 +285,7 @@ def _added(reply: Reply, action: CallModel, sent_tokens: int, asking: _Asking, l
             parts.append(part)
     usage = _priced(reply.usage or _estimated(reply, sent_tokens, live), origin, reply.model)
     if reply.usage is not None and origin == spec.provider.profile.origin:
-        _learn(reply.usage, sent_tokens, live)
+        live.fixed.learn(request, reply.usage.input_tokens)
     message = Message("assistant", tuple(parts), origin)
     return MessageAdded(
         message=message, usage=asking.lost + usage, stop_reason=reply.stop_reason, refuse_calls=action.final
@@ -304,8 +306,3 @@ def _estimated(reply: Reply, sent_tokens: int, live: LiveTurn) -> Usage:
     meter = live.spec.meter
     size = meter.raw_message(Message("assistant", reply.content))
     return Usage(sent_tokens, meter.scaled(size.messages), estimated=True)
-
-
-def _learn(usage: Usage, sent_tokens: int, live: LiveTurn) -> None:
-    meter = live.spec.meter
-    meter.learn(estimated=round(sent_tokens / meter.ratio), reported=usage.input_tokens)

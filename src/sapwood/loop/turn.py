@@ -172,12 +172,17 @@ def _room(run: Run, live: LiveTurn) -> int:
 
 
 def _too_many(run: Run, live: LiveTurn) -> int:
-    """Return how many past messages, in whole exchanges from the oldest, must go for the rest to fit."""
+    """Return how many past messages, in whole exchanges from the oldest, go where not all of them fit.
+
+    A quarter of the window is freed beside what is needed, or half of what would stay where that is less: a request
+    whose beginning moves is not in the provider's cache, and must not be the rule once a conversation is long.
+    """
     meter, window = live.spec.meter, _room(run, live)
     excess = live.next_call_estimate(run) + live.source_room(run) - window if window else 0
     groups = exchanges(live.past(run)) if excess > 0 else []
     sizes = [meter.scaled(sum(meter.raw_message(message).total for message in group)) for group in groups]
-    return sum(len(group) for group in groups[: droppable(sizes, excess)])
+    spare = max(0, min(window // 4, (sum(sizes) - excess) // 2)) if groups else 0
+    return sum(len(group) for group in groups[: droppable(sizes, excess + spare)])
 
 
 def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, ...]:

@@ -33,7 +33,7 @@ from sapwood.core.transcript import is_blank
 from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
 from sapwood.llm.anthropic.open_loop import OpenLoop, is_lost, open_loop
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
 from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
 from sapwood.llm.shapes import encode_json, join_fields, own_data, text_in, with_extra
 
@@ -126,7 +126,8 @@ def encode_body(
         ("anthropic", profile, lost), lambda: EncodedHistory(partial(_fragment, profile, lost))
     )
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
-    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
+    earlier = request.cache is None or request.cache.earlier
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice, earlier=earlier)
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
 
 
@@ -144,7 +145,8 @@ def _fields(
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
     stable = [encode_json({"type": "text", "text": text}) for text in request.system[:count] if text.strip()]
     later = [encode_json({"type": "text", "text": text}) for text in request.system[count:] if text.strip()]
-    tools = [encode_json(tool_block(tool, profile)) for tool in request.tools]
+    key = ("anthropic", profile.tool_loading)
+    tools = encoded_tools(request, key, lambda tool: encode_json(tool_block(tool, profile)))
     # One mark ends the stable prefix: after the system text that stays, or after the tools where there is none.
     if stable or later:
         fields["system"] = _list([*_marked(stable, prefix_mark), *later])

@@ -29,7 +29,7 @@ from sapwood.core.messages import (
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, summary_text
 from sapwood.llm.gemini.names import gemini_name, is_kept
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, text_in, with_extra
@@ -137,8 +137,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     if system := [{"text": text} for text in request.system if text.strip()]:
         fields["systemInstruction"] = encode_json({"parts": system})
     if request.tools:
-        declarations = [declaration(tool) for tool in request.tools]
-        fields["tools"] = encode_json([{"functionDeclarations": declarations}])
+        declared = encoded_tools(request, "gemini", lambda tool: encode_json(declaration(tool)))
+        fields["tools"] = b'[{"functionDeclarations":[%b]}]' % b",".join(declared)
         if request.tool_choice:
             choice = "auto" if request.tool_choice == "any" and not profile.forced_tool_choice else request.tool_choice
             fields["toolConfig"] = encode_json({"functionCallingConfig": {"mode": _MODES[choice]}})

@@ -24,7 +24,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
@@ -76,7 +76,8 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOpti
         notice = Fragment(_TEXT, encode_json(request.notice)[1:-1])
     mark = cache_mark(request.cache, profile)
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
-    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice)
+    earlier = request.cache is None or request.cache.earlier
+    pieces = history.pieces(request.transcript, mark=end_mark, notice=notice, earlier=earlier)
     if first := _system(request, profile, mark):
         pieces = [first, b"," if any(pieces) else b"", *pieces]
     return b"".join((b"{", head, b',"messages":[', *pieces, b"]}"))
@@ -116,7 +117,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
     if request.tools:  # an empty list is refused
-        fields["tools"] = encode_json([tool_block(tool) for tool in request.tools])
+        tools = encoded_tools(request, "openai.chat", lambda tool: encode_json(tool_block(tool)))
+        fields["tools"] = b"[%b]" % b",".join(tools)
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
     return fields

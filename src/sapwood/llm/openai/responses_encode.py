@@ -27,7 +27,7 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, summary_text
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
 from sapwood.llm.openai.responses_decode import can_return
@@ -136,7 +136,7 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
     if request.tools:
-        fields["tools"] = encode_json(_tools(request.tools, profile))
+        fields["tools"] = _tools(request, profile)
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
     return fields
@@ -156,10 +156,11 @@ def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
     return encode_json(choice)
 
 
-def _tools(tools: Sequence[ToolSchema], profile: ModelProfile) -> list[dict[str, Any]]:
-    blocks = [tool_block(tool, profile) for tool in tools]
-    is_deferred = any("defer_loading" in block for block in blocks)
-    return [*blocks, {"type": "tool_search"}] if is_deferred else blocks
+def _tools(request: ModelRequest, profile: ModelProfile) -> bytes:
+    key = ("openai.responses", profile.tool_loading)
+    blocks = encoded_tools(request, key, lambda tool: encode_json(tool_block(tool, profile)))
+    is_deferred = profile.tool_loading == "deferred" and any(tool.defer for tool in request.tools)
+    return b"[%b]" % b",".join([*blocks, b'{"type":"tool_search"}'] if is_deferred else blocks)
 
 
 def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
