@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sapwood.core.messages import Message, ToolCall
+from sapwood.core.messages import File, Image, Message, ToolCall
 from sapwood.core.model import CachePlan, ModelProfile, ModelRequest
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
@@ -31,6 +31,17 @@ LOOK_BACK = 18
 def summary_text(text: str) -> str:
     """Return a summary as the model reads it: under a heading that says whose words it is not."""
     return f"{_SUMMARY_HEADING}\n\n{text}"
+
+
+def left_out(part: Image | File, *, reads: str = "this model reads") -> str:
+    """Return the word that stands for a picture or document which is not sent.
+
+    >>> left_out(File(name="a.pdf"))
+    '[a.pdf is left out: this model reads no files.]'
+    """
+    if isinstance(part, File):
+        return f"[{part.name or part.url or 'A file'} is left out: {reads} no files.]"
+    return f"[An image is left out: {reads} no images.]"
 
 
 def cache_mark(plan: CachePlan | None, profile: ModelProfile) -> bytes:

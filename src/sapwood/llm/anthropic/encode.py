@@ -33,7 +33,7 @@ from sapwood.core.transcript import is_blank
 from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
 from sapwood.llm.anthropic.open_loop import OpenLoop, is_lost, open_loop
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, left_out, summary_text
 from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
 from sapwood.llm.shapes import encode_json, join_fields, own_data, text_in, with_extra
 
@@ -333,7 +333,7 @@ def _result_block(part: ResultPart, profile: ModelProfile) -> dict[str, Any]:
 
 def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
     if not profile.images:
-        return {"type": "text", "text": "[An image is left out: this model reads no images.]"}
+        return {"type": "text", "text": left_out(part)}
     if part.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.url or ""}}
     source = {"type": "base64", "media_type": part.media_type, "data": part.data}
@@ -342,7 +342,7 @@ def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
 
 def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
     if not profile.files:
-        return {"type": "text", "text": f"[{part.name or 'A file'} is left out: this model reads no files.]"}
+        return {"type": "text", "text": left_out(part)}
     source: dict[str, Any]
     if part.data is None:
         source = {"type": "url", "url": part.url or ""}

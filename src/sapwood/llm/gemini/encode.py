@@ -29,7 +29,7 @@ from sapwood.core.messages import (
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
 from sapwood.llm.gemini.names import gemini_name, is_kept
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, text_in, with_extra
@@ -235,7 +235,7 @@ def _plain_part(part: Part, profile: ModelProfile) -> dict[str, Any] | None:
         case Summary(text=text):
             return {"text": summary_text(text)} if text.strip() else None
         case Image() | File():
-            return _media(part, profile) or {"text": _left_out(part)}
+            return _media(part, profile) or {"text": left_out(part)}
         case Thinking() | ToolCall() | ToolResult():
             return None
         case _:
@@ -280,7 +280,10 @@ def _result_parts(profile: ModelProfile, message: Message, labels: Sequence[str]
             continue  # no call of this request asked for it
         answer = _called(label)
         media = _all_media(result.content, profile)
-        words = [result.text, *(_left_out(part) for part in result.content if not _is_shown(part, profile))]
+        words = [
+            result.text,
+            *(left_out(part) for part in result.content if not isinstance(part, Text) and not _is_shown(part, profile)),
+        ]
         text = "\n".join(word for word in words if word.strip())
         answer["response"] = {"error" if result.is_error else "result": text or NO_OUTPUT}
         if media and profile.result_images:
@@ -298,12 +301,6 @@ def _all_media(content: Iterable[ResultPart], profile: ModelProfile) -> list[dic
 
 def _is_shown(part: ResultPart, profile: ModelProfile) -> bool:
     return isinstance(part, Text) or (profile.images if isinstance(part, Image) else profile.files)
-
-
-def _left_out(part: ResultPart) -> str:
-    if isinstance(part, File):
-        return f"[{part.name or 'A file'} is left out: this model reads no files.]"
-    return "[An image is left out: this model reads no images.]"
 
 
 def _media(part: Image | File, profile: ModelProfile) -> dict[str, Any] | None:

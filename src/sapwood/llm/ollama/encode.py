@@ -13,7 +13,7 @@ from sapwood.core.messages import File, Image, Message, Opaque, Part, Recalled, 
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.names import wire_name
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, left_out, summary_text
 from sapwood.llm.openai.chat_encode import tool_block
 from sapwood.llm.options import ModelOptions, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, with_extra
@@ -121,9 +121,9 @@ def _words(part: Part, profile: ModelProfile) -> str:
         case Image(data=None) if profile.images:
             return "[An image is left out: this server takes no addresses.]"
         case Image():
-            return "" if profile.images else "[An image is left out: this model reads no images.]"
+            return "" if profile.images else left_out(part)
         case File():
-            return f"[{part.name or 'A file'} is left out: this server takes no files.]"
+            return left_out(part, reads="this server takes")
         case _:
             return ""
 

@@ -24,7 +24,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, left_out, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
@@ -205,15 +205,16 @@ def _input_block(profile: ModelProfile, part: Any) -> dict[str, Any] | None:
 
 def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
     if not profile.images:
-        return {"type": "text", "text": "[An image is left out: this model reads no images.]"}
+        return {"type": "text", "text": left_out(part)}
     url = part.url if part.data is None else f"data:{part.media_type};base64,{part.data}"
     return {"type": "image_url", "image_url": {"url": url or ""}}
 
 
 def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
-    if not profile.files or part.data is None:
-        name = part.name or part.url or "A file"
-        return {"type": "text", "text": f"[{name} is left out: this model reads no files of this kind.]"}
+    if not profile.files:
+        return {"type": "text", "text": left_out(part)}
+    if part.data is None:
+        return {"type": "text", "text": left_out(part, reads="this server fetches")}
     data = f"data:{part.media_type};base64,{part.data}"
     return {"type": "file", "file": {"filename": part.name or "file", "file_data": data}}
 

@@ -27,7 +27,7 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
 from sapwood.llm.openai.responses_decode import can_return
@@ -219,15 +219,14 @@ def _input_block(profile: ModelProfile, part: Part) -> dict[str, Any] | None:
 
 def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
     if not profile.images:
-        return {"type": "input_text", "text": "[An image is left out: this model reads no images.]"}
+        return {"type": "input_text", "text": left_out(part)}
     url = part.url if part.data is None else f"data:{part.media_type};base64,{part.data}"
     return {"type": "input_image", "image_url": url or ""}
 
 
 def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
     if not profile.files:
-        name = part.name or part.url or "A file"
-        return {"type": "input_text", "text": f"[{name} is left out: this model reads no files.]"}
+        return {"type": "input_text", "text": left_out(part)}
     if part.data is None:
         return {"type": "input_file", "file_url": part.url or ""}
     data = f"data:{part.media_type};base64,{part.data}"
