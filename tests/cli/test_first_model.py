@@ -13,6 +13,7 @@ from sapwood.cli import first_model
 from sapwood.cli.chat import plain_agent, run_chat
 from sapwood.cli.first_model import choose_model
 from sapwood.cli.main import main
+from support.load_module import load_module
 
 
 class Listing(BaseHTTPRequestHandler):
@@ -46,7 +47,7 @@ def nothing_local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_key_in_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch, listing: str) -> None:
-    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing, "llamacpp"),))
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (first_model.LocalLocation("Fake", listing, "llamacpp"),))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert choose_model().provider.profile.provider == "openai"
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -63,8 +64,8 @@ def test_a_server_that_answers_comes_next(monkeypatch: pytest.MonkeyPatch, listi
         first_model,
         "LOCAL_SERVERS",
         (
-            ("Nobody", "http://127.0.0.1:9/v1", "ollama"),
-            ("Fake", listing, "ollama"),
+            first_model.LocalLocation("Nobody", "http://127.0.0.1:9/v1", "ollama"),
+            first_model.LocalLocation("Fake", listing, "ollama"),
         ),
     )
     chosen = choose_model()
@@ -97,7 +98,7 @@ def test_what_was_asked_for_is_taken(listing: str) -> None:
 
 
 def test_a_server_that_answers_nonsense_is_no_server(monkeypatch: pytest.MonkeyPatch, listing: str) -> None:
-    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (("Fake", listing, "llamacpp"),))
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (first_model.LocalLocation("Fake", listing, "llamacpp"),))
     for body in (b"not json", b"[]", b'{"data": "x"}', b'{"data": []}'):
         monkeypatch.setattr(Listing, "body", body)
         assert not choose_model().is_real
@@ -121,3 +122,19 @@ def test_the_command_answers_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys
 def test_a_problem_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chat", "--model", "nobody/model"]) == 1
     assert capsys.readouterr().err.startswith("sapwood: ")
+
+
+def test_a_model_file_is_fetched_only_where_there_is_no_other_model(
+    monkeypatch: pytest.MonkeyPatch, listing: str
+) -> None:
+    script = load_module(Path(__file__).parents[2] / "scripts" / "fetch_model.py")
+    fetched: list[int] = []
+    monkeypatch.setattr(script, "_fetch", lambda: fetched.append(0))
+    assert script.main(["--if-needed"]) == 0
+    assert fetched == [0]
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", (first_model.LocalLocation("Fake", listing, "llamacpp"),))
+    script.main(["--if-needed"])
+    monkeypatch.setattr(first_model, "LOCAL_SERVERS", ())
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    script.main(["--if-needed"])
+    assert fetched == [0]

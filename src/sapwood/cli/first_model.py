@@ -8,7 +8,7 @@ import os
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,19 @@ from sapwood.core.model import LLMProvider, ModelRequest
 from sapwood.llm.registry import create_provider
 from sapwood.llm.scripted import ScriptedReply, says, scripted
 
+
+class LocalLocation(NamedTuple):
+    """Where a server of one's own listens by default. provider: what `create_provider` calls it."""
+
+    label: str
+    url: str
+    provider: str
+
+
 LOCAL_SERVERS = (
-    ("Ollama", "http://127.0.0.1:11434/v1", "ollama"),
-    ("LM Studio", "http://127.0.0.1:1234/v1", "lmstudio"),
-    ("llama-server", "http://127.0.0.1:8080/v1", "llamacpp"),
+    LocalLocation("Ollama", "http://127.0.0.1:11434/v1", "ollama"),
+    LocalLocation("LM Studio", "http://127.0.0.1:1234/v1", "lmstudio"),
+    LocalLocation("llama-server", "http://127.0.0.1:8080/v1", "llamacpp"),
 )
 PROBE_SECONDS = 0.3
 NO_MODEL = (
@@ -62,23 +71,31 @@ def choose_model(
     return FirstModel(scripted(*[_no_model] * 10_000), "no model (a script)", is_real=False)
 
 
+def has_other_model() -> bool:
+    """Tell whether a model can be had without a file: by a key or an address in the environment, or a local server."""
+    variables = [variable for variable, *_ in (*_KEYS, *_ADDRESSES)]
+    named = any(os.environ.get(variable) for variable in variables)
+    return named or any(served_models(server.url) for server in LOCAL_SERVERS)
+
+
 def _candidates(options: Mapping[str, Any]) -> Iterator[FirstModel]:
     for variable, provider, model in _KEYS:
         if os.environ.get(variable):
             yield _named(f"{provider}/{os.environ.get('SAPWOOD_MODEL') or model}", None)
-    for variable, name in (("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")):
+    for variable, name in _ADDRESSES:
         url = os.environ.get(variable)
         if url and (served := served_models(url)):
             yield _named(f"{name}/{served[0]}", url)
-    for label, url, provider in LOCAL_SERVERS:
-        if served := served_models(url):
-            made = create_provider(f"{provider}/{served[0]}", base_url=url, **options)
-            yield FirstModel(made, f"{served[0]} on {label} ({url})")
+    for server in LOCAL_SERVERS:
+        if served := served_models(server.url):
+            made = create_provider(f"{server.provider}/{served[0]}", base_url=server.url, **options)
+            yield FirstModel(made, f"{served[0]} on {server.label} ({server.url})")
     path = _cached_file()
     if path is not None and _has_engine():
         yield _from_file(path, options)
 
 
+_ADDRESSES = (("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic"))
 # Small, current models of the providers whose keys are looked for; SAPWOOD_MODEL names another.
 _KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic", "claude-haiku-4-5"),
