@@ -123,7 +123,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         "round restarted, with what it used",
         IDLE.replace(phase="calling"),
         RoundRestarted(round=0, usage=USAGE),
-        IDLE.replace(phase="calling", usage=USAGE),
+        IDLE.replace(phase="calling", usage=USAGE, broken_off=USAGE),
     ),
     (
         "round restarted, as it was too long",
@@ -138,7 +138,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         "interrupted, what it used is kept",
         IDLE.replace(phase="calling"),
         MessageInterrupted(message=Message("assistant", ()), usage=USAGE),
-        IDLE.replace(usage=USAGE),
+        IDLE.replace(usage=USAGE, broken_off=USAGE),
     ),
     (
         "interrupted, its text alone kept",
@@ -299,4 +299,6 @@ def test_a_run_tells_its_prompt_its_text_and_what_it_would_report() -> None:
     assert Run(messages=(Message.assistant("a"),)).prompt is None
     run = IDLE.replace(texts=("so ", "far"), rounds=(RoundUsage(0),))
     assert (run.prompt, run.text) == (PROMPT, "so far")
+    replied = Run(phase="replied", last_usage=USAGE)
+    assert replied.diagnostics("error").broken_off == USAGE  # the turn ended while its calls ran
     assert run.diagnostics("error", "Oops: no") == TurnDiagnostics((RoundUsage(0),), "error", error="Oops: no")

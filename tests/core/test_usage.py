@@ -62,6 +62,10 @@ def test_a_turn_adds_its_own_rounds_and_the_turns_below_it() -> None:
     assert (unpriced.total_cost_usd, unpriced.run_total_cost_usd) == (None, None)
     above = turn.replace(children=(*turn.children, ChildTurn("c", "y", unpriced)))
     assert (above.total_cost_usd, above.run_total_cost_usd) == (0.75, None)  # what is not known is not free
+    lost = turn.replace(broken_off=Usage(1_000, 10, 5, 6, cost_usd=1.0))
+    assert (lost.total_prompt_tokens, lost.total_completion_tokens, lost.total_tokens) == (1_300, 60, 353 + 1_021)
+    assert (lost.total_cost_usd, lost.run_total_cost_usd) == (1.75, 6.75)
+    assert turn.replace(broken_off=Usage(1)).total_cost_usd is None
     empty = TurnDiagnostics()
     assert (empty.run_total_tokens, empty.run_total_tool_calls, empty.run_total_cost_usd) == (0, 0, 0)
 

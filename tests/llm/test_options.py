@@ -61,6 +61,9 @@ def test_a_cap_that_the_provider_was_given_is_sent_as_it_is() -> None:
     assert reply_cap(open_end, ModelOptions(max_tokens=700), thinks) == 700
     assert reply_cap(open_end, ModelOptions(), thinks) == 0
     assert reply_cap(ASKED, ModelOptions(), thinks) == 5_000
+    assert reply_cap(ASKED, ModelOptions(max_tokens=700), thinks) == 700
+    assert reply_cap(ASKED, ModelOptions(max_tokens=1_000), ModelProfile(thinks=True)) == 1_000
+    assert reply_cap(ASKED, ModelOptions(max_tokens=2_000), ModelProfile()) == 1_000
     assert reply_cap(open_end, ModelOptions(max_tokens=700, thinking=2_000), ModelProfile(thinking="budget")) == 2_700
 
 

@@ -267,6 +267,8 @@ def test_what_an_aborted_reply_used_is_counted(runtime: str) -> None:
     assert isinstance(interrupted, MessageInterrupted)
     assert (interrupted.usage, interrupted.message.text) == (used, "so")
     assert clock.live.run.usage == used
+    told = clock.live.run.diagnostics("error")
+    assert (told.total_prompt_tokens, told.total_cost_usd) == (500, None)  # its price is not known
 
     silent = Clockless(runtime)
     with pytest.raises(ServerError):
@@ -296,6 +298,8 @@ def test_a_restart_inside_a_provider_reaches_the_user(runtime: str) -> None:
     (restart,) = of(RoundRestarted, events)
     assert (restart.model, restart.usage) == ("b/m", Usage(9))
     assert fold(events).usage == Usage(14, 1)
+    assert isinstance(events[-1], TurnFinished)
+    assert (events[-1].diagnostics.broken_off, events[-1].diagnostics.total_tokens) == (Usage(9), 15)
     assert fold(events).messages[-1].origin == "b/m"
 
 

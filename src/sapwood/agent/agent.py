@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from sapwood.agent.assemble import assemble
-from sapwood.agent.config import DEFAULT_MODEL, AgentConfig, Tokenizer
+from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.context.meter import Calibration
 from sapwood.context.result import ContextResult
@@ -54,7 +54,8 @@ class Agent:
     of their own. cache: how long the provider keeps the prompt's stable beginning, "5m" or "1h"; True is "5m",
     False says nothing of caching.
     max_tokens: the window to plan for; the model's own where that is smaller. max_response_tokens: kept free
-    in it for the reply, and the cap on the reply; a model that thinks gets room for that on top.
+    in it for the reply, and the cap on the reply; left at 1,024, the `max_tokens` that a provider object was given
+    stands in its place. A model that thinks gets room for that on top.
     max_rounds: model calls in a turn.
     tool_timeout: seconds for a tool that says none itself, None for no limit.
     tool_result_max_tokens: a longer result is cut in its middle; None for no limit.
@@ -78,7 +79,7 @@ class Agent:
         llm: LLMProvider | None = None,
         fallbacks: Sequence[str | LLMProvider] | None = None,
         max_tokens: int = 16_384,
-        max_response_tokens: int = 1_024,
+        max_response_tokens: int = DEFAULT_RESPONSE_TOKENS,
         max_rounds: int = 10,
         allow_skill_scripts: bool = False,
         tool_timeout: float | None = None,

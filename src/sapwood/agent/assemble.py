@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sapwood.agent.config import AgentConfig
+from sapwood.agent.config import DEFAULT_RESPONSE_TOKENS, AgentConfig
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.source import ContextSource, SourceLike
@@ -11,6 +11,7 @@ from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
 from sapwood.core.model import LLMProvider, ModelProfile, ToolLoading
 from sapwood.core.transcript import Transcript
+from sapwood.llm.fallback import FallbackProvider
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.spec import TurnSpec
@@ -30,7 +31,7 @@ def assemble(
     """Return what a turn of this agent needs."""
     profile = provider.profile
     window = _window(config, profile)
-    reserve = _reserve(config, window)
+    reserve = _reserve(config, window, provider)
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
     return TurnSpec(
@@ -66,12 +67,15 @@ def _window(config: AgentConfig, profile: ModelProfile) -> int:
     return min(asked, profile.context_window) if profile.context_window else asked
 
 
-def _reserve(config: AgentConfig, window: int) -> int:
+def _reserve(config: AgentConfig, window: int, provider: LLMProvider) -> int:
     """Return what is kept for the reply, which is its cap too, so that both always fit the window.
 
     A budget's own reserve counts before the agent's; in a window that is too small for it, half is kept.
     """
+    first = provider.providers[0] if isinstance(provider, FallbackProvider) else provider
     asked = config.max_response_tokens
+    if asked == DEFAULT_RESPONSE_TOKENS:
+        asked = getattr(first, "max_tokens", None) or asked
     if config.budget is not None and config.budget.reserve_tokens:
         asked = config.budget.reserve_tokens
     return min(asked, max(1, window // 2))

@@ -13,6 +13,7 @@ from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.tools import BoundTool, ToolSchema
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
+DEFAULT_RESPONSE_TOKENS = 1_024
 
 
 @runtime_checkable
@@ -36,7 +37,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     llm: LLMProvider | None = None
     fallbacks: tuple[str | LLMProvider, ...] = ()
     max_tokens: int = 16_384
-    max_response_tokens: int = 1_024
+    max_response_tokens: int = DEFAULT_RESPONSE_TOKENS
     max_rounds: int = 10
     allow_skill_scripts: bool = False
     tool_timeout: float | None = None

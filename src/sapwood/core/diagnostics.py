@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Literal, TypeAlias
 
 from sapwood.core.struct import Data
-from sapwood.core.usage import RoundUsage
+from sapwood.core.usage import RoundUsage, Usage
 
 Cause: TypeAlias = Literal[
     "stop",
@@ -25,7 +25,8 @@ Cause: TypeAlias = Literal[
 class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
     """The rounds of a turn and why it ended.
 
-    error: for `error` and `cancelled`, the kind of the exception and its message.
+    error: for `error` and `cancelled`, the kind of the exception and its message. broken_off: what replies used that
+    belong to no finished round, as they never became complete or the turn ended there; the totals hold it too.
     """
 
     type: ClassVar[Literal["turn_diagnostics"]] = "turn_diagnostics"
@@ -33,16 +34,17 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
     stopped_by: Cause = "stop"
     children: tuple["ChildTurn", ...] = ()
     error: str | None = None
+    broken_off: Usage = Usage()
 
     @property
     def total_prompt_tokens(self) -> int:
         """Uncached input of this turn's own rounds."""
-        return sum(item.prompt_tokens for item in self.rounds)
+        return self.broken_off.prompt_tokens + sum(item.prompt_tokens for item in self.rounds)
 
     @property
     def total_completion_tokens(self) -> int:
         """Output of this turn's own rounds."""
-        return sum(item.completion_tokens for item in self.rounds)
+        return self.broken_off.completion_tokens + sum(item.completion_tokens for item in self.rounds)
 
     @property
     def total_tool_result_tokens(self) -> int:
@@ -52,7 +54,7 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
     @property
     def total_tokens(self) -> int:
         """Input and output, cached input included, of this turn's own rounds."""
-        return sum(item.total_tokens for item in self.rounds)
+        return self.broken_off.total_tokens + sum(item.total_tokens for item in self.rounds)
 
     @property
     def total_tool_calls(self) -> int:
@@ -62,7 +64,8 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
     @property
     def total_cost_usd(self) -> float | None:
         """Cost of this turn's own rounds; None where that of one is not known."""
-        return _total(item.cost_usd for item in self.rounds)
+        lost = (self.broken_off.cost_usd,) if self.broken_off.total_tokens else ()
+        return _total((*lost, *(item.cost_usd for item in self.rounds)))
 
     @property
     def run_total_tokens(self) -> int:

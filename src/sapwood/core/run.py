@@ -66,7 +66,7 @@ class Run(Data, frozen=True, tag="run"):
     recalled: text for the system prompt of this turn. dropped: past messages, from the first, left out.
     past: past messages that replace the ones of the conversation, None where they stand.
     room: tokens that a request may take since the provider found one too long; 0 before that.
-    origin: `provider/model` that answered last.
+    origin: `provider/model` that answered last. broken_off: what replies used that never became complete.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -96,6 +96,7 @@ class Run(Data, frozen=True, tag="run"):
     output: str | None = None
     room: int = 0
     origin: str = ""
+    broken_off: Usage = Usage()
 
     @property
     def prompt(self) -> Message | None:
@@ -109,7 +110,9 @@ class Run(Data, frozen=True, tag="run"):
 
     def diagnostics(self, cause: Cause, error: str | None = None) -> TurnDiagnostics:
         """Return what the turn would report if it ended now for this cause."""
-        return TurnDiagnostics(self.rounds, cause, error=error)
+        # A reply whose round was never closed: the turn ended while its calls ran.
+        open_reply = self.last_usage if self.phase == "replied" and self.last_usage is not None else Usage()
+        return TurnDiagnostics(self.rounds, cause, error=error, broken_off=self.broken_off + open_reply)
 
 
 def evolve(run: Run, event: AgentEvent) -> Run:
@@ -175,15 +178,21 @@ def _context_updated(run: Run, event: ContextUpdated) -> Run:
 
 def _interrupted(run: Run, event: MessageInterrupted) -> Run:
     text = event.message.text
-    run = run.replace(phase="idle", usage=run.usage + (event.usage or Usage()))
+    run = _broken_off(run.replace(phase="idle"), event.usage)
     if not text.strip():
         return run
     kept = event.message.replace(content=(Text(text),), partial=True)
     return run.replace(messages=(*run.messages, kept), texts=(*run.texts, text))
 
 
+def _broken_off(run: Run, usage: Usage | None) -> Run:
+    if usage is None:
+        return run
+    return run.replace(usage=run.usage + usage, broken_off=run.broken_off + usage)
+
+
 def _restarted(run: Run, event: RoundRestarted) -> Run:
-    run = run.replace(usage=run.usage + event.usage) if event.usage is not None else run
+    run = _broken_off(run, event.usage)
     if not event.room:
         return run
     # The round has not begun; the history is shortened first, whatever was done for it before.

@@ -60,7 +60,8 @@ class BaseLLMProvider:
 
     api_key, base_url: None takes the environment's at the first call. At an address other than the
     provider's own, a missing key is no error. transport: None takes one that all providers share.
-    auth: an `httpx2.Auth` that signs each request, in place of a key and a transport.
+    auth: an `httpx2.Auth` that signs each request, in place of a key and a transport. max_tokens: the cap on a reply
+    that it was given, for an agent to plan with; the codec is what sends it.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class BaseLLMProvider:
         transport: Transport | None = None,
         auth: Any = None,
         timeouts: Timeouts | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         if auth is not None and transport is not None:
             raise ConfigError("give auth= to the transport: transport=Httpx2Transport(auth=...)")
         self.profile = profile
+        self.max_tokens = max_tokens
         self._codec = codec
         self._endpoint = endpoint
         self._base_url = base_url
@@ -209,11 +212,11 @@ class BaseLLMProvider:
                 "the agent estimates them, or counts with its tokenizer="
             )
         call = self._call(request, codec.count_call)
-        return codec, Exchange(self._decoder(call), self.profile, call, self._secret())
+        return codec, Exchange(self._decoder(call), self.profile, call, self._secret(), withheld=self._withheld())
 
     def _exchange(self, request: ModelRequest) -> "Exchange":
         call = self._call(request)
-        return Exchange(self._decoder(call), self.profile, call, self._secret())
+        return Exchange(self._decoder(call), self.profile, call, self._secret(), withheld=self._withheld())
 
     def _decoder(self, call: HttpCall) -> Decoder:
         """Return what reads the reply to this call."""
@@ -229,7 +232,8 @@ class BaseLLMProvider:
             variable = f", or set {endpoint.base_url_variable}" if endpoint.base_url_variable else ""
             raise ConfigError(f"{self.profile.provider!r} has no address of its own: pass base_url={variable}")
         key = self._secret()
-        if not key and endpoint.needs_key and base_url == endpoint.base_url and not self._signs:
+        is_own = bool(endpoint.base_url) and _same_address(base_url, endpoint.base_url)
+        if not key and endpoint.needs_key and is_own and not self._signs:
             raise self._no_access(f"no key: set {endpoint.key_variable} or pass api_key=")
         if not key.isascii() or not key.isprintable():
             raise self._no_access(f"the key ({endpoint.key_variable} or api_key=) holds characters that no key has")
@@ -246,14 +250,25 @@ class BaseLLMProvider:
         """Return the key: the one that was passed, else the environment's.
 
         The environment's goes to the provider itself and to the address that the environment names, never to
-        another one that was passed in code: that may be somebody else's.
+        another one that was passed in code: that may be somebody else's. A provider without an address of its own,
+        and a server of one's own, are wherever the code says.
         """
         if self._api_key is not None:
             return self._api_key.strip()
+        return "" if self._is_elsewhere() else self._endpoint.key()
+
+    def _is_elsewhere(self) -> bool:
         endpoint = self._endpoint
-        if self._base_url is not None and self._base_url not in (endpoint.base_url, endpoint.address()):
+        if self._base_url is None or not endpoint.base_url or not endpoint.needs_key:
+            return False
+        return not any(_same_address(self._base_url, known) for known in (endpoint.base_url, endpoint.address()))
+
+    def _withheld(self) -> str:
+        """Return the word for a key of the environment that is not sent, empty where there is none."""
+        endpoint = self._endpoint
+        if self._api_key is not None or not self._is_elsewhere() or not endpoint.key():
             return ""
-        return endpoint.key()
+        return f"{endpoint.key_variable} is set, but goes to the provider's own address only: pass api_key="
 
     def close(self) -> None:
         """Close the connections that belong to this provider alone; shared ones end with the process."""
@@ -264,6 +279,10 @@ class BaseLLMProvider:
         """Close the connections that belong to this provider alone; shared ones end with their event loop."""
         if self._owns_transport and isinstance(self._transport, Httpx2Transport):
             await self._transport.aclose()
+
+
+def _same_address(first: str, second: str) -> bool:
+    return first.rstrip("/") == second.rstrip("/")
 
 
 def require_readable(request: ModelRequest, profile: ModelProfile) -> None:

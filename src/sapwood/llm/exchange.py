@@ -7,7 +7,7 @@ what the provider said; no error repeats the key or the prompt.
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from sapwood.core.errors import LLMError, LLMTimeoutError, ServerError
+from sapwood.core.errors import AuthenticationError, LLMError, LLMTimeoutError, ServerError
 from sapwood.core.messages import Text, Thinking
 from sapwood.core.model import ModelProfile, Reply, StreamChunk, TextChunk, ThinkingChunk
 from sapwood.llm.codec import CountingCodec, Decoder, HttpCall
@@ -62,15 +62,21 @@ class HttpStream:
 
 
 class Exchange:
-    """What has been read of one response: the part that sync and async share. It does no I/O."""
+    """What has been read of one response: the part that sync and async share. It does no I/O.
 
-    def __init__(self, decoder: Decoder, profile: ModelProfile, call: HttpCall, secret: str) -> None:
+    withheld: what is said of a key that was not sent, where the answer is that one is missing.
+    """
+
+    def __init__(
+        self, decoder: Decoder, profile: ModelProfile, call: HttpCall, secret: str, *, withheld: str = ""
+    ) -> None:
         self.call = call
         self.is_over = False
         self.is_second = False  # what came before it was refused
         self._has_shown = False
         self._profile = profile
         self._secret = secret
+        self._withheld = withheld
         self._decoder = decoder
         self._split: Splitter | None = None
         self._error: LLMError | None = None  # what the provider reported
@@ -191,6 +197,8 @@ class Exchange:
             error.status = self._status
         error.request_id = error.request_id or self._request_id()
         error.message = without_echo(error.message, self.call.body, (self._secret,))
+        if self._withheld and isinstance(error, AuthenticationError):
+            error.message = f"{error.message}; {self._withheld}"
         error.args = (error.message,)
         return error
 

@@ -138,21 +138,24 @@ def reply_cap(request: ModelRequest, options: ModelOptions, profile: ModelProfil
 
     Providers count thinking as a part of the reply, so what a request asks for is meant for the answer, and room
     for thinking comes on top; without it a model that thinks would often end before its first word. A cap that
-    the provider object was given is sent as it is, but for a budget of thinking, which must be smaller.
+    the provider object was given counts where it is not larger, and is sent as it is, but for a budget of thinking,
+    which must be smaller.
 
     >>> from sapwood.core.transcript import Transcript
     >>> request = ModelRequest(Transcript(), max_tokens=1_000)
     >>> [reply_cap(request, ModelOptions(), ModelProfile(thinks=thinks)) for thinks in (True, False)]
     [9192, 1000]
     """
-    asked = request.max_tokens or options.max_tokens or default
+    own = options.max_tokens
+    is_own = own is not None and own <= (request.max_tokens or own)
+    asked = (own if is_own else request.max_tokens) or default
     if not asked:
         return 0
     room = 0
     if profile.thinking == "budget" or (isinstance(options.thinking, int) and options.thinking is not True):
         room = thinking_budget(options) or 0
     thinks = profile.thinks if options.thinking is None else bool(options.thinking)
-    if not room and thinks and request.max_tokens:
+    if not room and thinks and request.max_tokens and not is_own:
         room = THINKING_ROOM
     return min(asked + room, profile.max_output_tokens or asked + room)
 

@@ -110,4 +110,4 @@ def set_up(
     left_out = [name for name in (*SAMPLING, "betas") if name not in takes and getattr(options, name) not in (None, ())]
     if left_out:
         log.warning("%s does not take %s over %s; it is left out", profile.origin, ", ".join(left_out), protocol)
-    return Setup(server, profile, options, connection)
+    return Setup(server, profile, options, {**connection, "max_tokens": options.max_tokens})
