@@ -1,11 +1,14 @@
 """Providers by name, and what the table knows of models."""
 
+import json
 import subprocess
 import sys
 
 import pytest
+from wire_files import wire_file
 
-from sapwood.core.errors import ConfigError, ProviderNotInstalledError
+from sapwood.core.errors import AuthenticationError, ConfigError, ProviderNotInstalledError
+from sapwood.core.messages import Message
 from sapwood.core.model import ModelRequest
 from sapwood.core.transcript import Transcript
 from sapwood.llm.anthropic import AnthropicProvider
@@ -17,6 +20,9 @@ from sapwood.llm.pricing import price_of
 from sapwood.llm.profiles import profile_of
 from sapwood.llm.registry import create_provider, register_provider
 from sapwood.llm.scripted import says, scripted
+from support.replay_server import ReplayServer
+
+REQUEST = ModelRequest(Transcript.of([Message.user("hi")]))
 
 
 @pytest.mark.parametrize(
@@ -153,3 +159,37 @@ def test_making_a_provider_imports_no_http_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "variable", "is_sent"),
+    [
+        ("openai/m", {"provider": "my-gateway", "base_url": "https://gateway.example/v1"}, "MY_GATEWAY_API_KEY", True),
+        ("openai/gpt-4o", {"base_url": "https://api.openai.com/v1/"}, "OPENAI_API_KEY", True),
+        ("openai/gpt-4o", {"base_url": "https://elsewhere.example/v1"}, "OPENAI_API_KEY", False),
+        ("deepseek/m", {"base_url": "https://elsewhere.example/v1"}, "DEEPSEEK_API_KEY", False),
+        ("vllm/m", {"base_url": "http://10.0.0.7:8000/v1"}, "VLLM_API_KEY", True),
+        ("bedrock/anthropic.m", {"base_url": "https://bedrock.example"}, "AWS_BEARER_TOKEN_BEDROCK", True),
+        ("vertex/m", {"base_url": "https://vertex.example/v1"}, "VERTEX_ACCESS_TOKEN", True),
+        ("azure/m", {"base_url": "https://mine.openai.azure.com/openai/v1"}, "AZURE_OPENAI_API_KEY", True),
+    ],
+)
+def test_where_a_key_of_the_environment_goes(
+    monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str], variable: str, is_sent: bool
+) -> None:
+    monkeypatch.setenv(variable, "SECRET-KEY")
+    call = create_provider(name, **options)._call(REQUEST)  # type: ignore[attr-defined]
+    assert any("SECRET-KEY" in value for value in call.headers.values()) == is_sent
+
+
+def test_a_key_that_is_kept_back_is_named_where_one_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET-KEY")
+    document = json.loads(wire_file("anthropic-messages-error-401").read_text("utf-8"))
+    with ReplayServer(document, match="order", on_exhausted="repeat") as server:
+        provider = create_provider("openai/gpt-4o", base_url=f"{server.url}/v1")
+        with pytest.raises(AuthenticationError, match=r"OPENAI_API_KEY is set, but goes .* pass api_key=") as caught:
+            list(provider.stream(REQUEST))  # type: ignore[arg-type]
+    assert "SECRET-KEY" not in str(caught.value)
+    with pytest.raises(AuthenticationError, match="no key: set OPENAI_API_KEY"):
+        monkeypatch.delenv("OPENAI_API_KEY")
+        list(create_provider("openai/gpt-4o", base_url="https://api.openai.com/v1/").stream(REQUEST))  # type: ignore[arg-type]

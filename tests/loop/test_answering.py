@@ -354,3 +354,37 @@ def test_a_round_costs_what_the_model_that_answered_asks(runtime: str) -> None:
     assert of(RoundFinished, Clockless(runtime).run(spec(billed)))[0].usage.cost_usd == 0.1
     routed = scripted(says("ok", usage=million, model="gpt-4o"), profile=ModelProfile("openai", "router"))
     assert of(RoundFinished, Clockless(runtime).run(spec(routed)))[0].usage.cost_usd == 2.5
+
+
+def test_each_chain_says_for_its_own_entries_what_a_wrong_key_means() -> None:
+    wrong = fails(AuthenticationError("bad key"))
+    strict = FallbackProvider([model("a", wrong), model("b", says("hidden"))], on_authentication=False)
+    outer = FallbackProvider([strict, model("c", says("hidden too"))])
+    with pytest.raises(AuthenticationError):
+        Clockless("blocking").run(spec(outer))
+    strict = FallbackProvider([model("a", wrong), model("b", says("hidden"))], on_authentication=False)
+    first = FallbackProvider([model("d", wrong), strict])
+    with pytest.raises(AuthenticationError):
+        Clockless("blocking").run(spec(first))
+    assert len(strict.providers[1].requests) == 0  # type: ignore[attr-defined]
+
+
+@RUNTIMES
+def test_a_restart_names_the_model_that_does_take_over(runtime: str) -> None:
+    chain = FallbackProvider([model("a", fails(DOWN, after="Hello wor")), Blind(), model("c", says("Hello world!"))])
+    events = Clockless(runtime).run(spec(chain))
+    restarts = of(RoundRestarted, events)
+    assert [restart.model for restart in restarts] == ["blind/m", "c/m"]
+    assert {restart.reason for restart in restarts} == {"ServerError"}
+    assert fold(events).text == "Hello world!"
+
+
+@pytest.mark.parametrize("way", [list, asyncio.run])
+def test_a_chain_used_alone_passes_over_who_cannot_take_the_request(way: Callable[..., Any]) -> None:
+    chain = FallbackProvider([model("a", fails(DOWN, after="x")), Blind(), model("c", says("y"))])
+    assert chunks_of(chain, way) == ["text_chunk", "restart_chunk", "text_chunk", "reply"]
+    with pytest.raises(ServerError, match="down") as caught:
+        chunks_of(FallbackProvider([model("a", fails(DOWN)), Blind()]), way)
+    assert "blind/m reads no images" in str(caught.value.__notes__)
+    with pytest.raises(ConfigError, match="reads no images"):
+        chunks_of(FallbackProvider([Blind(), model("c", says("y"))]), way)

@@ -42,8 +42,13 @@ class FallbackProvider:
     def __init__(self, providers: Sequence[LLMProvider], *, on_authentication: bool = True) -> None:
         if not providers:
             raise ConfigError("a fallback chain needs at least one provider")
-        self.providers: tuple[LLMProvider, ...] = _flat(providers)
-        self.on_authentication = on_authentication
+        entries = _flat(providers, on_authentication=on_authentication)
+        self.providers: tuple[LLMProvider, ...] = tuple(provider for provider, _ in entries)
+        self._hides_keys = tuple(hides for _, hides in entries)
+
+    def entries(self) -> list[tuple[LLMProvider, bool]]:
+        """Return each provider, and whether the next one answers where its key is wrong."""
+        return list(zip(self.providers, self._hides_keys, strict=True))
 
     @property
     def profile(self) -> ModelProfile:
@@ -52,7 +57,7 @@ class FallbackProvider:
 
     def next_place(self, place: int, error: BaseException) -> int | None:
         """Return which provider takes over from the one at this place, None where none may."""
-        if not _hands_over(error, on_authentication=self.on_authentication):
+        if not _hands_over(error, on_authentication=self._hides_keys[place]):
             return None
         for other in range(place + 1, len(self.providers)):
             if not isinstance(error, ContextOverflowError) or _is_larger(self.providers, place, other):
@@ -66,12 +71,15 @@ class FallbackProvider:
         return _Chain(self, request)
 
 
-def _flat(providers: Sequence[LLMProvider]) -> tuple[LLMProvider, ...]:
-    """Return the providers with chains among them taken apart."""
-    found: list[LLMProvider] = []
+def _flat(providers: Sequence[LLMProvider], *, on_authentication: bool) -> list[tuple[LLMProvider, bool]]:
+    """Return the providers with chains among them taken apart, each with what its own chain says of a wrong key."""
+    found: list[tuple[LLMProvider, bool]] = []
     for provider in providers:
-        found += provider.providers if isinstance(provider, FallbackProvider) else (provider,)
-    return tuple(found)
+        if isinstance(provider, FallbackProvider):
+            found += provider.entries()
+        else:
+            found.append((provider, on_authentication))
+    return found
 
 
 class _Chain:
@@ -80,9 +88,9 @@ class _Chain:
         self._request = request
 
     def __iter__(self) -> Iterator[StreamChunk]:
-        place = 0
+        place, shown, failed = 0, False, None
         while True:
-            provider, shown = self._chain.providers[place], False
+            provider = self._chain.providers[place]
             try:
                 chunks = iter(cast("Iterator[StreamChunk]", provider.stream(self._request)))
                 try:
@@ -94,18 +102,20 @@ class _Chain:
                     if close is not None:
                         close()
                 return
-            except (LLMError, OSError) as error:
-                following = self._chain.next_place(place, error)
+            except (LLMError, OSError, ConfigError) as error:
+                failed = _taken(error, failed)
+                following = self._chain.next_place(place, failed)
                 if following is None:
-                    raise
-                place, reason = following, type(error).__name__
+                    raise failed from None
+                place, reason = following, type(failed).__name__
             if shown:
                 yield RestartChunk(reason, self._chain.providers[place].profile.origin)
+                shown = False
 
     async def __aiter__(self) -> AsyncIterator[StreamChunk]:
-        place = 0
+        place, shown, failed = 0, False, None
         while True:
-            provider, shown = self._chain.providers[place], False
+            provider = self._chain.providers[place]
             try:
                 chunks = aiter(cast("AsyncIterator[StreamChunk]", provider.stream(self._request)))
                 async with aclosing(cast("_Closable", chunks)):
@@ -113,17 +123,27 @@ class _Chain:
                         shown = shown or not isinstance(chunk, UsageChunk)
                         yield _marked(chunk, provider)
                 return
-            except (LLMError, OSError) as error:
-                following = self._chain.next_place(place, error)
+            except (LLMError, OSError, ConfigError) as error:
+                failed = _taken(error, failed)
+                following = self._chain.next_place(place, failed)
                 if following is None:
-                    raise
-                place, reason = following, type(error).__name__
+                    raise failed from None
+                place, reason = following, type(failed).__name__
             if shown:
                 yield RestartChunk(reason, self._chain.providers[place].profile.origin)
+                shown = False
 
 
 class _Closable:
     async def aclose(self) -> None: ...
+
+
+def _taken(error: Exception, before: Exception | None) -> Exception:
+    """Return the error that counts: a fallback that cannot take the request at all is passed over."""
+    if isinstance(error, ConfigError) and before is not None:
+        before.add_note(f"a fallback could not take over: {error}")
+        return before
+    return error
 
 
 def _marked(chunk: StreamChunk, provider: LLMProvider) -> StreamChunk:

@@ -61,6 +61,7 @@ class _Asking:
         self.began = rt.monotonic()
         self.lost = Usage()
         self.was_empty = False
+        self.void = ""  # why what was shown is void
         self.failed: list[BaseException] = []
 
 
@@ -131,7 +132,7 @@ def _after(
     """
     shown, origin = bool(live.draft), live.provider.profile.origin
     if isinstance(error, ConfigError):
-        return _passed_over(error, asking, live)
+        return _passed_over(error, round, asking, live)
     asking.failed.append(error)
     if not shown:
         elapsed = rt.monotonic() - asking.began
@@ -142,7 +143,7 @@ def _after(
     usage = _draft_usage(live) if shown else None
     if live.hand_over(error):
         asking.attempt = 0
-        reason = type(error).__name__ if shown else ""
+        reason = asking.void = type(error).__name__ if shown else ""
         live.draft_usage = None
         live.draft.clear()
         return RoundRestarted(round=round, reason=reason, model=live.provider.profile.origin, usage=usage)
@@ -155,14 +156,14 @@ def _after(
     return None
 
 
-def _passed_over(error: ConfigError, asking: _Asking, live: LiveTurn) -> RoundRestarted | None:
+def _passed_over(error: ConfigError, round: int, asking: _Asking, live: LiveTurn) -> RoundRestarted | None:
     """Return the next step where a fallback cannot take this request at all, such as one with pictures."""
     if not asking.failed:
         return None
     last = asking.failed[-1]
     last.add_note(f"its fallback {live.provider.profile.origin} could not take over: {error}")
     if live.hand_over(last):
-        return RoundRestarted(round=0)
+        return RoundRestarted(round=round, reason=asking.void, model=live.provider.profile.origin)
     raise last
 
 
