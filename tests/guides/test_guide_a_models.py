@@ -143,9 +143,10 @@ def test_a_request_that_is_too_large_is_too_long() -> None:
     assert type(error) is ContextOverflowError
 
 
-def test_no_connection_is_a_timeout() -> None:
+def test_no_connection_is_a_server_error() -> None:
+    """Differs: a closed port is no time-out."""
     provider = create_provider("anthropic/m", base_url="http://127.0.0.1:9", api_key="k")
-    with pytest.raises(LLMTimeoutError) as caught:
+    with pytest.raises(ServerError) as caught:
         list(provider.stream(ModelRequest(Transcript.of([Message.user("hi")]))))  # type: ignore[arg-type]
     assert caught.value.is_transient
 

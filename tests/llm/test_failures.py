@@ -42,6 +42,18 @@ OVERFLOWS = [
     (400, {"object": "error", "message": "This model's maximum context length is 4096 tokens.", "code": 400}),
     (400, said("Please reduce the length of the messages or completion.", code="context_length_exceeded")),
     (413, said("Request exceeds the maximum size", type="request_too_large")),
+    (400, said("input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000", type="x")),
+    (400, {"message": "Input is too long for requested model."}),
+    (400, said("input token count is 1200000 but model only supports up to 1048576", status="INVALID_ARGUMENT")),
+    (400, said("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]")),
+    (400, said("Prompt exceeds max length", code="1261")),
+    (400, said("Invalid request: Your request exceeded model token limit: 8192", type="invalid_request_error")),
+    (400, said("This model's maximum prompt length is 131072 but the request contains 537812 tokens.")),
+    (400, said("The decoder prompt (length 5000) is longer than the maximum model length of 4096.")),
+    (413, b"<html><center><h1>413 Request Entity Too Large</h1></center><hr>nginx</html>"),
+    (413, {"message": "Payload too large"}),
+    (413, b""),
+    (424, {"message": "failed", "originalMessage": "x", "originalStatusCode": 413}),
     (429, said("Request too large for gpt-4.1 in organization org on tokens per min (TPM)", type="tokens")),
 ]
 
@@ -69,6 +81,26 @@ def test_a_request_that_is_too_long_is_told_in_all_spellings(status: int, body: 
         (422, {"detail": [{"msg": "field required", "input": "SECRET PROMPT"}]}, LLMError, False),
         (429, said("slow down", type="rate_limit_error"), RateLimitError, True),
         (429, said("no credit", code="insufficient_quota"), RateLimitError, False),
+        (429, {"message": "Too many tokens, please wait before trying again."}, RateLimitError, True),
+        (429, said("Rate limit reached for tokens per min; the context window is 200000"), RateLimitError, True),
+        (400, said("max_tokens: 100000 > 64000, which is the maximum number of output tokens"), LLMError, False),
+        (400, {"message": "Malformed input request"}, LLMError, False),
+        (400, {"message": "The provided model identifier is invalid."}, ModelNotFoundError, False),
+        (400, {"error": {"message": "Model Not Exist", "type": "x"}}, ModelNotFoundError, False),
+        (400, said("Invalid model: nope", type="invalid_model"), ModelNotFoundError, False),
+        (400, {"__type": "com.amazon#ExpiredTokenException", "message": "expired"}, AuthenticationError, False),
+        (403, {"Message": "The security token included in the request is expired"}, AuthenticationError, False),
+        (400, {"Message": "The security token included in the request is invalid."}, AuthenticationError, False),
+        (424, {"message": "The model failed", "originalStatusCode": 500}, ServerError, True),
+        (424, {"message": "The model refused", "originalStatusCode": 400}, LLMError, False),
+        (424, {"message": "?"}, LLMError, False),
+        (400, {"success": False, "errors": [{"code": 7003, "message": "no route"}]}, LLMError, False),
+        (
+            400,
+            said("Ungültig", status="INVALID_ARGUMENT", details=[{"reason": "API_KEY_INVALID"}]),
+            AuthenticationError,
+            False,
+        ),
         (429, said("Please reduce the prompt length or try again later.", type="x"), RateLimitError, True),
         (400, said("flagged", code="content_filter"), ContentFilterError, False),
         (400, said("bad call", code="tool_use_failed"), ServerError, True),
@@ -92,6 +124,14 @@ def test_status_and_body_tell_what_went_wrong(status: int, body: Any, kind: type
     assert error.message
 
 
+def test_amazons_own_bodies_and_headers_are_read() -> None:
+    error = of(400, {"Message": "The text"}, x_amzn_errortype="ValidationException:http://internal.amazon.com/x/")
+    assert error.message == "The text"
+    expired = of(400, {"message": "no"}, x_amzn_errortype="ExpiredTokenException:http://internal.amazon.com/x/")
+    assert type(expired) is AuthenticationError
+    assert of(424, {"message": "The model failed", "originalStatusCode": 500}).status == 424
+
+
 def test_the_server_may_say_whether_to_try_again() -> None:
     assert of(400, said("bad"), x_should_retry="true").is_transient
     assert not of(500, said("bad"), x_should_retry="false").is_transient
@@ -113,7 +153,10 @@ def date(seconds: float) -> str:
         ({"retry-after": "soon"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after": "86400"}, 86_400),
-        ({"retry-after": "1, 2"}, None),
+        ({"retry-after": "1, 2"}, 2),
+        ({"retry-after": "5, 6"}, 6),
+        ({"retry-after": "10s"}, 10),
+        ({"retry-after": str(NOW + 4)}, 4),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": date(7)}, 7),
@@ -132,6 +175,7 @@ def date(seconds: float) -> str:
             10,
         ),
         ({"x-ratelimit-reset": str(NOW + 3)}, 3),
+        ({"x-ratelimit-reset": f"{NOW * 1000 + 2500:.0f}", "x-ratelimit-remaining": "0"}, 2.5),
     ],
 )
 def test_the_wait_that_a_server_asks_for(headers: dict[str, str], seconds: float | None) -> None:
@@ -151,11 +195,19 @@ def test_a_wait_in_the_body_counts_too() -> None:
 def test_messages_hold_no_secrets_and_do_not_repeat_the_request() -> None:
     assert clean("Incorrect API key provided: sk-abc123***xyz.\n See") == "Incorrect API key provided: *** See"
     assert len(clean("x" * 5000)) < 600
-    assert without_echo("bad key K3Y", b"", ("K3Y", "")) == "bad key ***"
+    assert without_echo("bad key K3Y-4711", b"", ("K3Y-4711", "")) == "bad key ***"
+    for short in ("k", "x", "ollama", "EMPTY"):  # what is written where no key is needed
+        message = "unexpected EMPTY token k in ollama"
+        assert without_echo(message, b"", (short,)) == message
     prompt = 'please keep "this" between you and me, the number is 4711'
     body = json.dumps({"messages": [{"content": prompt}]}).encode()
     assert "4711" not in without_echo(f"cannot read {prompt}", body, ())
     assert without_echo("model: claude-sonet", body, ()) == "model: claude-sonet"
+
+
+def test_a_message_cannot_steer_a_terminal() -> None:
+    assert clean("\x1b[31mred\x1b[0m \x1b]0;title\x07 a\x00b\u202ec\n\td") == "red ]0;title abc d"
+    assert clean("grüße 世界 👍🏽") == "grüße 世界 👍🏽"
 
 
 RECORDED = [

@@ -122,7 +122,7 @@ def test_no_server_is_a_transient_error(way: str, scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
 
-    with pytest.raises(LLMTimeoutError, match="no connection") as caught:
+    with pytest.raises(ServerError, match="no connection") as caught:
         asking(way)(f"{scheme}://127.0.0.1:{port}")
     assert caught.value.is_transient
 

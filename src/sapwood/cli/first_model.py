@@ -14,6 +14,7 @@ import msgspec
 
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import LLMProvider, ModelRequest
+from sapwood.llm.addresses import shown_url
 from sapwood.llm.registry import create_provider
 from sapwood.llm.scripted import ScriptedReply, says, scripted
 
@@ -106,14 +107,16 @@ _KEYS = (
 
 def _named(model: str, base_url: str | None) -> FirstModel:
     provider = create_provider(model, base_url=base_url)
-    return FirstModel(provider, provider.profile.origin + (f" at {base_url}" if base_url else ""))
+    return FirstModel(provider, provider.profile.origin + (f" at {shown_url(base_url)}" if base_url else ""))
 
 
 def _from_server(label: str, base_url: str, options: Mapping[str, Any]) -> FirstModel:
     served = served_models(base_url)
     if not served:
-        raise ConfigError(f"no server answers at {base_url}/models; is it running, and does the URL end in /v1?")
-    return FirstModel(_served(base_url, served[0], options), f"{served[0]} on {label} ({base_url})")
+        raise ConfigError(
+            f"no server answers at {shown_url(base_url)}/models; is it running, and does the URL end in /v1?"
+        )
+    return FirstModel(_served(base_url, served[0], options), f"{served[0]} on {label} ({shown_url(base_url)})")
 
 
 def _served(base_url: str, model: str, options: Mapping[str, Any]) -> LLMProvider:

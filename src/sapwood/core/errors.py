@@ -100,13 +100,13 @@ class RateLimitError(LLMError):
 
 
 class ServerError(LLMError):
-    """The provider failed (5xx), is overloaded, or its stream broke off."""
+    """The provider failed (5xx), is overloaded, or its stream or connection broke off."""
 
     is_transient = True
 
 
 class LLMTimeoutError(LLMError):
-    """No answer in time, or no connection."""
+    """No answer in time."""
 
     is_transient = True
 

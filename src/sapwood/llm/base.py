@@ -15,6 +15,7 @@ import msgspec
 from sapwood.core.errors import AuthenticationError, ConfigError
 from sapwood.core.messages import File, Image
 from sapwood.core.model import ModelProfile, ModelRequest, StreamChunk
+from sapwood.llm.addresses import shown_url
 from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.exchange import Exchange, HttpStream
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport
@@ -238,7 +239,7 @@ class BaseLLMProvider:
         if not key.isascii() or not key.isprintable():
             raise self._no_access(f"the key ({endpoint.key_variable} or api_key=) holds characters that no key has")
         if not base_url.lower().startswith(("http://", "https://")):
-            raise ConfigError(f"base_url must start with http:// or https://, not {base_url[:40]!r}")
+            raise ConfigError(f"base_url must start with http:// or https://, not {shown_url(base_url)[:40]!r}")
         require_readable(request, self.profile)
         call = (encode or self._codec.encode)(request, self.profile, base_url=base_url, api_key=key or None)
         return call if self._timeouts is None else msgspec.structs.replace(call, timeouts=self._timeouts)

@@ -11,6 +11,7 @@ import msgspec
 
 from sapwood.core.errors import LLMError
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, StreamChunk
+from sapwood.llm.addresses import shown_url
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class HttpCall(msgspec.Struct, frozen=True):
     timeouts: Timeouts = Timeouts()
 
     def __repr__(self) -> str:
-        return f"HttpCall({self.method} {self.url}, {len(self.body)} bytes)"
+        return f"HttpCall({self.method} {shown_url(self.url)}, {len(self.body)} bytes)"
 
 
 class Decoder(Protocol):

@@ -10,13 +10,16 @@ from typing import Any
 from sapwood.core.errors import AuthenticationError, LLMError, LLMTimeoutError, ServerError
 from sapwood.core.messages import Text, Thinking
 from sapwood.core.model import ModelProfile, Reply, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.llm.addresses import host_of, shown_url
 from sapwood.llm.codec import CountingCodec, Decoder, HttpCall
 from sapwood.llm.failures import error_of, without_echo
 from sapwood.llm.framing import Splitter, splitter_of
 from sapwood.llm.shapes import UNREADABLE, decode_json
-from sapwood.llm.transport import TransportFailure, host_of
+from sapwood.llm.transport import TransportFailure
 
 MAX_ERROR_BYTES = 1_000_000
+MAX_WHOLE_BYTES = 64_000_000
+_EVENT_STARTS = (b"data", b"event", b"id", b"retry", b":", b"{", b"[")
 
 
 class HttpStream:
@@ -84,6 +87,7 @@ class Exchange:
         self._status = 0
         self._headers: dict[str, str] = {}
         self._whole: list[bytes] | None = None  # the pieces of a body that is no event stream
+        self._whole_bytes = 0
         self._lead: bytes | None = b""  # what came before the first byte that is no white space
 
     def begin(self, status: int, headers: Any, *, whole: bool = False) -> None:
@@ -99,13 +103,14 @@ class Exchange:
             data = self._lead + data
             first = data.lstrip()[:1]
             self._lead = None if first else data
+            if first and self._is_page(data):
+                return ()
             if first:
                 # Some gateways answer a request for a stream with the whole reply as JSON, after some white space.
                 self._split = splitter_of(self._headers.get("content-type", ""), first)
                 self._whole = [] if self._split is None else None
         if self._whole is not None:
-            self._whole.append(data)
-            self.is_over = self._status >= 300 and sum(map(len, self._whole)) > MAX_ERROR_BYTES
+            self._add_to_whole(data)
             return ()
         if self._split is None:
             return ()
@@ -115,6 +120,33 @@ class Exchange:
             self._error, self.is_over = error, True
             return ()
         return self._decode(events)
+
+    def _is_page(self, start: bytes) -> bool:
+        """Tell whether a response that should be a model's is a page for people; it is an error and ends here then."""
+        start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+        kind = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        # Some servers call any stream text/html, so what it begins with decides.
+        if not start.startswith(b"<") and ("html" not in kind or _may_be_events(start)):
+            return False
+        url = shown_url(self.call.url)
+        what = kind if "html" in kind else "a page (it begins with '<')"
+        self._error = LLMError(f"{url} answered with {what}, which is no model's reply; check base_url")
+        self.is_over = True
+        return True
+
+    def _add_to_whole(self, data: bytes) -> None:
+        whole = self._whole or []
+        is_error = self._status >= 300
+        if not whole and not is_error and data and self._is_page(data):
+            return
+        whole.append(data)
+        self._whole = whole
+        self._whole_bytes += len(data)
+        if self._whole_bytes > (MAX_ERROR_BYTES if is_error else MAX_WHOLE_BYTES):
+            self.is_over = True
+            if not is_error:
+                message = f"the reply is longer than {MAX_WHOLE_BYTES // 1_000_000} MB and was not read to its end"
+                self._error = ServerError(message, is_transient=False)
 
     def _decode(self, events: Sequence[tuple[bytes, bytes]]) -> Sequence[StreamChunk]:
         chunks: list[StreamChunk] = []
@@ -130,7 +162,7 @@ class Exchange:
 
     def fail(self, failure: TransportFailure) -> None:
         """Note that no response came, or only a part of it."""
-        kind = LLMTimeoutError if failure.is_timeout or not failure.is_connected else ServerError
+        kind = LLMTimeoutError if failure.is_timeout else ServerError if failure.is_transient else LLMError
         self._broken = kind(str(failure))
 
     def finish(self) -> Iterator[StreamChunk]:
@@ -159,8 +191,9 @@ class Exchange:
     def count(self, codec: CountingCodec) -> int:
         """Return the tokens that the provider counted, or raise what went wrong."""
         try:
-            if self._broken is not None:
-                raise self._broken
+            found = self._error or self._broken
+            if found is not None:
+                raise found
             if not 200 <= self._status < 300:
                 raise self._status_error()
             return codec.count_of(b"".join(self._whole or ()))
@@ -203,7 +236,15 @@ class Exchange:
         return error
 
     def _request_id(self) -> str | None:
-        return self._headers.get("request-id") or self._headers.get("x-request-id")
+        return (
+            self._headers.get("request-id")
+            or self._headers.get("x-request-id")
+            or self._headers.get("x-amzn-requestid")
+        )
+
+
+def _may_be_events(start: bytes) -> bool:
+    return any(start.startswith(name) or name.startswith(start) for name in _EVENT_STARTS)
 
 
 def _is_whole(data: bytes) -> bool:

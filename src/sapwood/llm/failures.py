@@ -22,6 +22,7 @@ from sapwood.core.errors import (
     ServerError,
 )
 from sapwood.core.json_object import is_list, is_object
+from sapwood.llm.addresses import shown_url
 from sapwood.llm.shapes import UNREADABLE, decode_json, text_in
 
 MAX_MESSAGE = 500
@@ -47,12 +48,20 @@ _OVERFLOW = re.compile(
     r"prompt is too long|prompt too long|context_length_exceeded|context window|maximum context length"
     r"|exceed_context_size|available context size|exceeds the maximum number of tokens"
     r"|(?:exceeds|longer than) the context length|reduce the length"
-    r"|request_too_large|request too large|max(?:imum)? context",
+    r"|request_too_large|request too large|max(?:imum)? context"
+    r"|exceeds? (?:the )?context limit|input is too long|input token count is \d+ but|range of input length should be"
+    r"|prompt exceeds max length|exceeded model token limit|maximum prompt length|maximum model length"
+    r"|prompt token count of \d+ exceeds|too many tokens: (?:total|size)|tokens \+ `?max_new_tokens`? must be",
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile(r"request too large|request_too_large", re.IGNORECASE)
 _BAD_KEY = re.compile(
-    r"incorrect api key|api key not valid|api_key_invalid|invalid api key|invalid_api_key|invalid x-api-key",
+    r"incorrect api key|api key not valid|api_key_invalid|invalid api key|invalid_api_key|invalid x-api-key"
+    r"|expiredtoken|unrecognizedclient|security token included in the request is",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(
+    r"model identifier is invalid|model_not_found|is not a valid model id|model not exist\b|\binvalid_model\b",
     re.IGNORECASE,
 )
 _BROKE = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"})
@@ -66,8 +75,15 @@ _FILTERED = frozenset(
         "bio_policy",
     }
 )
+_PASSED_ON = 424  # Bedrock: the model's own server failed; the body holds its status
+_LEAST_UNIX_TIME = 1e9  # a larger number of seconds is no wait but a time
+_LEAST_MILLISECONDS = 1e11
 _ENCRYPTED = re.compile(r"encrypted[ _]content", re.IGNORECASE)
 _BAD_CALL = frozenset({"tool_use_failed"})
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;:?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_SHORTEST_SECRET = 8
 _SECRET = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bAIza[\w-]{10,}|\bBearer\s+\S+", re.IGNORECASE)
 
 
@@ -96,7 +112,7 @@ def complaint(body: Any) -> Complaint | None:
     if is_object(found):
         return Complaint(
             _with_source(_text(found.get("message")), found.get("metadata")),
-            _words(found.get("type"), found.get("code"), found.get("status")),
+            _words(found.get("type"), found.get("code"), found.get("status"), *_reasons(found.get("details"))),
             _number(found.get("code")) or _number(found.get("status_code")),
             _retry_info(found.get("details")),
         )
@@ -125,11 +141,11 @@ def error_of(
         value = decode_json(body)
     except UNREADABLE:
         value = None
-    said = complaint(value)
-    if said is None:
-        kind = (headers or {}).get("content-type", "no content type").partition(";")[0]
-        said = Complaint(f"HTTP {status} without a readable error ({kind}) from {where or 'the provider'}")
-    return error_from(said, status=status, headers=headers or {}, now=now)
+    headers = headers or {}
+    said = complaint(value) or _bare_complaint(value, headers)
+    if said is None or (300 <= status < 400 and "location" in headers):
+        said = Complaint(_unreadable(status, headers, where or "the provider"))
+    return error_from(said, status=status, headers=headers, now=now)
 
 
 def error_from(
@@ -137,12 +153,13 @@ def error_from(
 ) -> LLMError:
     """Return the error that a complaint means; status is that of the response, 200 in mid-stream."""
     headers = headers or {}
-    effective = status
+    effective = said.status or status if status == _PASSED_ON else status
     if status < 400:
         effective = said.status or next(
             (_STATUS_OF_KIND[kind] for kind in said.kinds if kind in _STATUS_OF_KIND), status
         )
     error = _classify(said, effective)
+    error.status = status if status == _PASSED_ON else error.status
     told = headers.get("x-should-retry")
     if told in ("true", "false"):
         error.is_transient = told == "true"
@@ -156,15 +173,13 @@ def _classify(said: Complaint, status: int) -> LLMError:
     words = " ".join((said.message, *said.kinds))
     message = clean(said.message) or f"the provider answered {status}"
     kinds = set(said.kinds)
-    if (_OVERFLOW.search(words) and status not in (401, 403, 404, 429)) or (
-        status in (413, 429) and _TOO_LARGE.search(words)
-    ):
+    if _is_overflow(words, status):
         return ContextOverflowError(message, status=status)
     if status in (401, 403) or _BAD_KEY.search(words):
         return AuthenticationError(message, status=status)
     if kinds & _FILTERED:
         return ContentFilterError(message, status=status)
-    if status == 404:
+    if status == 404 or (status == 400 and _NO_MODEL.search(words)):
         return ModelNotFoundError(message, status=status)
     if kinds & _BROKE:
         return RateLimitError(message, status=status, is_transient=False)
@@ -179,6 +194,18 @@ def _classify(said: Complaint, status: int) -> LLMError:
     return LLMError(message, status=status)
 
 
+def _is_overflow(words: str, status: int) -> bool:
+    match status:
+        case 413:
+            return True
+        case 429:  # a request that is larger than a whole minute's limit never passes; other limits only name windows
+            return bool(_TOO_LARGE.search(words))
+        case 401 | 403 | 404:
+            return False
+        case _:
+            return bool(_OVERFLOW.search(words))
+
+
 def refuses_thinking(error: LLMError) -> bool:
     """Tell whether a server could not read encrypted reasoning that was sent back, or has none to give.
 
@@ -189,8 +216,8 @@ def refuses_thinking(error: LLMError) -> bool:
 
 
 def clean(message: str) -> str:
-    """Return a provider's message in one line, shortened, without secrets and echoed input."""
-    line = " ".join(message.split("'input':", 1)[0].split())
+    """Return a provider's message in one line, shortened, without secrets, echoed input and control characters."""
+    line = " ".join(_CONTROL.sub("", message.split("'input':", 1)[0]).split())
     line = _SECRET.sub("***", line)
     return line if len(line) <= MAX_MESSAGE else line[:MAX_MESSAGE] + "…"
 
@@ -199,9 +226,10 @@ def without_echo(message: str, body: bytes, secrets: tuple[str, ...]) -> str:
     """Return a provider's message unless it repeats the request; secrets in it are masked.
 
     body: the request's body. A piece of 32 characters that stands in both counts as an echo.
+    A secret of fewer than 8 characters is none ("EMPTY" for a local server), and masking it would garble the message.
     """
     for secret in secrets:
-        if secret:
+        if len(secret) >= _SHORTEST_SECRET:
             message = message.replace(secret, "***")
     for start in range(0, max(1, len(message) - 31), 8):
         piece = msgspec.json.encode(message[start : start + 32])[1:-1]
@@ -230,11 +258,11 @@ def counted(body: bytes) -> int:
 def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
     """Return the seconds that the headers ask to wait, None where they say nothing readable.
 
-    The larger of `retry-after-ms` and `retry-after` (seconds or a date) wins; without them the latest
-    of the rate limits that are used up.
+    The larger of `retry-after-ms` and `retry-after` wins; without them the latest of the rate limits that are
+    used up. A wait may be written as seconds, `10s`, `1m2.5s`, a date, or a Unix time in seconds or milliseconds.
     """
     now = datetime.now(UTC).timestamp() if now is None else now
-    waits = [_scaled(headers.get("retry-after-ms"), 0.001), _seconds(headers.get("retry-after"), now)]
+    waits = [_scaled(headers.get("retry-after-ms"), 0.001), _wait(headers.get("retry-after", ""), now)]
     known = [wait for wait in waits if wait is not None]
     if known:
         return max(0.0, *known)
@@ -242,7 +270,7 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> floa
         wait
         for name, value in headers.items()
         if "ratelimit" in name and "reset" in name and _is_used_up(headers, name)
-        if (wait := _reset(value, now)) is not None
+        if (wait := _wait(value, now)) is not None
     ]
     return max(0.0, *resets) if resets else None
 
@@ -252,26 +280,21 @@ def _is_used_up(headers: Mapping[str, str], reset: str) -> bool:
     return remaining is None or remaining.strip() == "0"
 
 
-def _seconds(value: str | None, now: float) -> float | None:
-    if value is None:
-        return None
+def _wait(value: str, now: float) -> float | None:
+    """Read `12`, `1m2.5s`, `174ms`, a date, an RFC 3339 time or a Unix time; of several with commas the longest."""
+    value = value.strip()
     number = _scaled(value, 1.0)
     if number is not None:
-        return number
-    date = _date(value)
-    return None if date is None else date - now
-
-
-def _reset(value: str, now: float) -> float | None:
-    """Read `1m2.5s`, `174ms`, `12`, an RFC 3339 time or a Unix time."""
-    number = _scaled(value, 1.0)
-    if number is not None:
-        return number - now if number > 1e9 else number
+        number = number / 1000 if number > _LEAST_MILLISECONDS else number
+        return number - now if number > _LEAST_UNIX_TIME else number
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)", value)
     if parts and "".join(n + u for n, u in parts) == value:
         return sum(float(n) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[u] for n, u in parts)
     date = _date(value)
-    return None if date is None else date - now
+    if date is not None:
+        return date - now
+    several = [_wait(part, now) for part in value.split(",")] if "," in value else []
+    return max((wait for wait in several if wait is not None), default=None)
 
 
 def _scaled(value: str | None, factor: float) -> float | None:
@@ -279,7 +302,7 @@ def _scaled(value: str | None, factor: float) -> float | None:
         number = float(value or "")
     except ValueError:
         return None
-    return number * factor if abs(number) < 1e12 else None  # this also drops inf and nan
+    return number * factor if abs(number) < 1e15 else None  # this also drops inf and nan
 
 
 def _date(value: str) -> float | None:
@@ -293,6 +316,36 @@ def _date(value: str) -> float | None:
         except ValueError:
             return None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _bare_complaint(body: Any, headers: Mapping[str, str]) -> Complaint | None:
+    """Read an error whose words stand at the top, as Amazon's services and many gateways write it."""
+    if not is_object(body):
+        return None
+    message = next((text for key in ("message", "Message", "errorMessage", "msg") if (text := text_in(body, key))), "")
+    errors = body.get("errors")
+    if not message and is_list(errors):
+        message = "; ".join(text for item in errors if (text := text_in(item, "message") or _text(item)))
+    if not message:
+        return None
+    named = (headers.get("x-amzn-errortype", ""), text_in(body, "__type"))
+    kinds = [kind.partition(":")[0].rpartition("#")[2] for kind in named]  # the name, without its address
+    return Complaint(
+        message, _words(*kinds, body.get("type"), body.get("code")), _number(body.get("originalStatusCode"))
+    )
+
+
+def _unreadable(status: int, headers: Mapping[str, str], where: str) -> str:
+    if 300 <= status < 400 and (target := headers.get("location")):
+        return f"HTTP {status}: {where} sends requests on to {shown_url(target)}, which is not followed; check base_url"
+    kind = headers.get("content-type", "no content type").partition(";")[0]
+    is_wrong_place = status < 400 or (status in (404, 405) and "html" in kind)
+    hint = "; check base_url" if is_wrong_place else ""
+    return f"HTTP {status} without a readable error ({kind}) from {where}{hint}"
+
+
+def _reasons(details: Any) -> list[str]:
+    return [text_in(item, "reason") for item in details] if is_list(details) else []
 
 
 def _retry_info(details: Any) -> float | None:

@@ -12,7 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from sapwood.core.errors import ConfigError
+from sapwood.llm.addresses import host_of, shown_url
 from sapwood.llm.codec import HttpCall
+from sapwood.llm.compression import ACCEPTED_ENCODINGS, Inflater
+from sapwood.llm.trust import Verify, checked_verify, require_proxy, tls_context
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,20 +23,19 @@ if TYPE_CHECKING:
 
     import httpx2
 
-ACCEPTED_ENCODINGS = "gzip, deflate"
 C = TypeVar("C")
 
 
 class TransportFailure(Exception):
     """A request without a complete response.
 
-    is_timeout: nothing came in time. is_connected: the connection had been made.
+    is_timeout: nothing came in time. is_transient: another try may succeed.
     """
 
-    def __init__(self, message: str, *, is_timeout: bool = False, is_connected: bool = True) -> None:
+    def __init__(self, message: str, *, is_timeout: bool = False, is_transient: bool = True) -> None:
         super().__init__(message)
         self.is_timeout = is_timeout
-        self.is_connected = is_connected
+        self.is_transient = is_transient
 
 
 class Response(Protocol):
@@ -111,14 +113,15 @@ class Httpx2Transport:
         *,
         auth: "httpx2.Auth | None" = None,
         proxy: str | None = None,
-        verify: "bool | str | ssl.SSLContext" = True,
+        verify: Verify = True,
         transport: "httpx2.BaseTransport | None" = None,
         async_transport: "httpx2.AsyncBaseTransport | None" = None,
     ) -> None:
+        require_proxy(proxy)
         self.signs = auth is not None or transport is not None or async_transport is not None
         self._auth = auth
         self._proxy = proxy
-        self._verify = verify
+        self._verify = checked_verify(verify)
         self._given = (transport, async_transport)
         self._clients: dict[tuple[int, bool], httpx2.Client] = {}
         self._loops: LoopClients[httpx2.AsyncClient] = LoopClients()
@@ -169,9 +172,13 @@ class Httpx2Transport:
         key = (os.getpid(), secure)  # a forked process must not share sockets with its parent
         if (found := self._clients.get(key)) is not None:
             return found
-        made = httpx2.Client(
-            verify=self._trusted(secure), limits=_limits(), proxy=self._proxy, transport=self._given[0]
-        )
+        trusted = self._trusted(secure)
+        try:
+            made = httpx2.Client(verify=trusted, limits=_limits(), proxy=self._proxy, transport=self._given[0])
+        except (ValueError, ImportError):
+            made = None
+        if made is None:  # outside the handler: the error may show a proxy's password
+            raise _bad_proxy(self._proxy)
         kept = self._clients.setdefault(key, made)
         if kept is made:
             weakref.finalize(self, made.close)  # runs at exit too
@@ -182,9 +189,12 @@ class Httpx2Transport:
     def _new_async_client(self, secure: bool) -> "httpx2.AsyncClient":
         import httpx2
 
-        return httpx2.AsyncClient(
-            verify=self._trusted(secure), limits=_limits(), proxy=self._proxy, transport=self._given[1]
-        )
+        trusted = self._trusted(secure)
+        try:
+            return httpx2.AsyncClient(verify=trusted, limits=_limits(), proxy=self._proxy, transport=self._given[1])
+        except (ValueError, ImportError):
+            pass
+        raise _bad_proxy(self._proxy)
 
     def _trusted(self, secure: bool) -> "bool | ssl.SSLContext":
         return tls_context(self._verify) if secure else False
@@ -331,6 +341,11 @@ def _headers(response: "httpx2.Response") -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
 
 
+def _bad_proxy(proxy: str | None) -> ConfigError:
+    named = f"proxy={shown_url(proxy)!r}" if proxy else "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
+    return ConfigError(f"the proxy cannot be used: check {named}; socks5:// needs pip install 'httpx2[socks]'")
+
+
 def _limits() -> "httpx2.Limits":
     import httpx2
 
@@ -345,22 +360,37 @@ def httpx2_failure(error: Exception, call: HttpCall) -> Exception:
     match error:
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
             waited = call.timeouts.connect
-            return TransportFailure(f"no connection to {host} in {waited:g} s", is_timeout=True, is_connected=False)
+            return TransportFailure(f"no connection to {host} in {waited:g} s", is_timeout=True)
         case httpx2.TimeoutException():
             return TransportFailure(f"{host} sent nothing for {call.timeouts.between_bytes:g} s", is_timeout=True)
         case httpx2.ConnectError() | httpx2.ProxyError():
-            return TransportFailure(f"no connection to {host}: {error}"[:300], is_connected=False)
+            distrust = distrusted(host, error)
+            return distrust or TransportFailure(f"no connection to {host}: {error}"[:300])
         case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
-            return ConfigError(f"the request cannot be sent to {call.url!r}: check base_url, key and headers")
+            return ConfigError(
+                f"the request cannot be sent to {shown_url(call.url)!r}: check base_url, key and headers"
+            )
         case zlib.error():
             return TransportFailure(f"the compressed answer of {host} is damaged")
         case _:
             return TransportFailure(f"the connection to {host} broke: {error}"[:300])
 
 
-def host_of(url: str) -> str:
-    """Return the host and port of an address, without a name and password that may stand in it."""
-    return url.partition("://")[2].partition("/")[0].rpartition("@")[2] or "the provider"
+def distrusted(host: str, error: BaseException) -> TransportFailure | None:
+    """Return the failure where a server's certificate is not trusted, None where something else went wrong."""
+    import ssl
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            reason = getattr(seen, "verify_message", "") or "it cannot be verified"
+            return TransportFailure(
+                f"the certificate of {host} is not trusted: {reason}; name the certificates to trust: "
+                "transport=Httpx2Transport(verify='certificates.pem')",
+                is_transient=False,
+            )
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 def is_secure(url: str) -> bool:
@@ -375,25 +405,7 @@ def inflater(headers: Mapping[str, str]) -> Callable[[bytes], bytes] | None:
         return None
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise TransportFailure(f"the answer came in a coding that was not asked for: {coding[:40]!r}")
-    return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
-
-
-@functools.lru_cache(maxsize=16)
-def tls_context(verify: "bool | str | ssl.SSLContext" = True) -> "ssl.SSLContext":
-    """Return the TLS settings that all clients of this process with this trust share, made on first use."""
-    import os
-    import ssl
-
-    import httpx2
-
-    if isinstance(verify, ssl.SSLContext):
-        return verify
-    if isinstance(verify, str):
-        if not os.path.exists(verify):
-            raise ConfigError(f"verify= names no file or folder of certificates: {verify!r}")
-        is_folder = os.path.isdir(verify)
-        return ssl.create_default_context(cafile=None if is_folder else verify, capath=verify if is_folder else None)
-    return httpx2.create_ssl_context(verify=verify)
+    return Inflater(coding)
 
 
 @functools.cache

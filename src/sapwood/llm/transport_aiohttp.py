@@ -7,23 +7,22 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
+from sapwood.llm.addresses import host_of, shown_url
 from sapwood.llm.codec import HttpCall
+from sapwood.llm.compression import ACCEPTED_ENCODINGS
 from sapwood.llm.transport import (
-    ACCEPTED_ENCODINGS,
     AsyncResponse,
     Httpx2Transport,
     LoopClients,
     Response,
     TransportFailure,
-    host_of,
+    distrusted,
     inflater,
     is_secure,
-    tls_context,
 )
+from sapwood.llm.trust import Trust, Verify, checked_verify, tls_context
 
 if TYPE_CHECKING:
-    import ssl
-
     import aiohttp
 
 
@@ -36,14 +35,16 @@ class AiohttpTransport:
     >>> transport.close()
     """
 
-    def __init__(self, *, proxy: str | None = None, verify: "bool | str | ssl.SSLContext" = True) -> None:
+    def __init__(self, *, proxy: str | None = None, verify: Verify = True) -> None:
         try:
             import aiohttp  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise ProviderNotInstalledError("AiohttpTransport needs aiohttp: pip install 'sapwood[aiohttp]'") from error
         self._sync = Httpx2Transport(proxy=proxy, verify=verify)
+        if proxy is not None and not proxy.lower().startswith("http"):
+            raise ConfigError(f"aiohttp goes through no proxy such as {shown_url(proxy)!r}; use Httpx2Transport")
         self._proxy = proxy
-        self._verify = verify
+        self._verify = checked_verify(verify)
         self._loops: LoopClients[aiohttp.ClientSession] = LoopClients()
 
     def send(self, call: HttpCall) -> Response:
@@ -122,7 +123,7 @@ class _AiohttpResponse:
             self._response.release()
 
 
-def _new_session(secure: bool, verify: "bool | str | ssl.SSLContext") -> "aiohttp.ClientSession":
+def _new_session(secure: bool, verify: Trust) -> "aiohttp.ClientSession":
     import aiohttp
 
     return aiohttp.ClientSession(
@@ -149,13 +150,16 @@ def _failure(error: Exception, call: HttpCall) -> Exception:
     match error:
         case aiohttp.ConnectionTimeoutError():
             message = f"no connection to {host} in {call.timeouts.connect:g} s"
-            return TransportFailure(message, is_timeout=True, is_connected=False)
+            return TransportFailure(message, is_timeout=True)
         case TimeoutError():
             return TransportFailure(f"{host} sent nothing for {call.timeouts.between_bytes:g} s", is_timeout=True)
+        case aiohttp.ClientConnectorCertificateError():
+            return distrusted(host, error.certificate_error) or TransportFailure(f"no connection to {host}")
         case aiohttp.ClientConnectorError():
-            return TransportFailure(f"no connection to {host}: {error.os_error}"[:300], is_connected=False)
+            return TransportFailure(f"no connection to {host}: {error.os_error}"[:300])
         case aiohttp.InvalidURL() | ValueError():
-            return ConfigError(f"the request cannot be sent to {call.url!r}: check base_url, key and headers")
+            shown = shown_url(call.url)
+            return ConfigError(f"the request cannot be sent to {shown!r}: check base_url, key and headers")
         case zlib.error():
             return TransportFailure(f"the compressed answer of {host} is damaged")
         case _:
