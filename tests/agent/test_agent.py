@@ -32,7 +32,7 @@ from sapwood import (
     memory_source,
     tool,
 )
-from sapwood.core.errors import AuthenticationError, ServerError
+from sapwood.core.errors import AuthenticationError, ProviderNotInstalledError, ServerError
 from sapwood.core.messages import Text
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.scripted import ScriptedReply
@@ -373,6 +373,17 @@ def test_fallbacks_answer_where_the_model_does_not() -> None:
         list(Agent(llm=refused).chat("hi"))
     with pytest.raises(ConfigError):
         FallbackProvider([])
+    for odd, message in [
+        (["openai/gpt-5"], r"create_provider\('openai/gpt-5'\)"),
+        ("abc", r"create_provider\('abc'\)"),
+        ([5], "made of providers, not 5"),
+        (5, "not 5"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            FallbackProvider(odd)  # type: ignore[arg-type]
+    for prefix in ("nope", "ollama-chat"):
+        with pytest.raises(ProviderNotInstalledError, match=f"no provider is called '{prefix}'"):
+            Agent("anthropic/claude-haiku-4-5", fallbacks=[f"{prefix}/x"])
     assert Agent("anthropic/claude-haiku-4-5", fallbacks=["openai/gpt-4o"])._llm().profile.provider == "anthropic"
 
 

@@ -298,6 +298,8 @@ def test_another_word_for_the_provider_registers_the_same_model() -> None:
         ("openai/x", {"zzz": 5}, "there are: context_window"),
         ("openai/x", {"known": True}, "no fact 'known'"),
         ("openai/x", {"images": "yes"}, "does not fit"),
+        ("openai/x", {"context_window": -5}, "context_window=-5 is below 0"),
+        ("openai/x", {"tokens_per_estimate": -0.5}, "tokens_per_estimate=-0.5 is below 0"),
         ("openai/x", {"thinking": "sometimes"}, "does not fit"),
         ("gpt-4o", {"images": True}, "'provider/model'"),
         ("openai/", {"images": True}, "'provider/model'"),

@@ -309,11 +309,19 @@ def _models(fallbacks: Sequence[str | LLMProvider] | None) -> tuple[str | LLMPro
     if isinstance(fallbacks, str):
         raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
     for item in fallbacks or ():
-        if not isinstance(item, str) and not hasattr(item, "stream"):
+        if isinstance(item, str):
+            _require_known(item)
+        elif not hasattr(item, "stream"):
             raise ConfigError(
                 f"a fallback is a model's name or a provider (create_provider(...)), not {type(item).__name__}"
             )
     return tuple(fallbacks or ())
+
+
+def _require_known(model: str) -> None:
+    from sapwood.llm.registry import require_known
+
+    require_known(model)
 
 
 def _ttl(cache: bool | CacheTtl) -> CacheTtl | None:

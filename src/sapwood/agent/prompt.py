@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sapwood.core.errors import ConfigError
+from sapwood.core.media import media_problem
 from sapwood.core.messages import File, Image, InputPart, Message, Text
 from sapwood.core.plain_messages import from_plain, is_listing
 from sapwood.core.render_result import clean
@@ -18,7 +19,7 @@ History: TypeAlias = Transcript | Iterable[Message | Mapping[str, Any]]
 def to_prompt(prompt: Prompt) -> Message:
     """Return the prompt as a user's message.
 
-    Raises ConfigError for an empty prompt or a message of another role.
+    Raises ConfigError for an empty prompt, a message of another role, and an image or a file that nobody could read.
     """
     if isinstance(prompt, Message):
         if prompt.role != "user":
@@ -30,6 +31,9 @@ def to_prompt(prompt: Prompt) -> Message:
         message = Message.user(*_parts(prompt))
     if all(is_blank(part) for part in message.content):
         raise ConfigError("the prompt is empty; give a text, an image or a file")
+    for part in message.content:
+        if isinstance(part, Image | File) and (problem := media_problem(part)):
+            raise ConfigError(f"the {part.type} in the prompt cannot be sent: {problem}")
     content = tuple(part.replace(text=clean(part.text)) if isinstance(part, Text) else part for part in message.content)
     return message if content == message.content else message.replace(content=content)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import LLMProvider, ModelRequest
-from sapwood.llm.addresses import shown_url
+from sapwood.llm.addresses import endpoint_url, shown_url
 from sapwood.llm.registry import create_provider
 from sapwood.llm.scripted import ScriptedReply, says, scripted
 
@@ -150,7 +150,7 @@ def _has_engine() -> bool:
 def served_models(base_url: str) -> list[str]:
     """Return the names of the models that a server offers; none where nothing answers."""
     try:
-        with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=PROBE_SECONDS) as answer:
+        with urllib.request.urlopen(endpoint_url(base_url, "/models"), timeout=PROBE_SECONDS) as answer:
             listed = msgspec.json.decode(answer.read(), type=_Listed)
     except (OSError, ValueError, msgspec.MsgspecError):
         return []

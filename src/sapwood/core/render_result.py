@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import msgspec
 
 from sapwood.core.errors import ToolError
+from sapwood.core.media import media_problem
 from sapwood.core.messages import File, Image, Text
 
 NOTHING = "(nothing was returned)"
@@ -271,9 +272,10 @@ class _Renderer:
         return base64.b64encode(content).decode()
 
     def _part(self, part: Image | File) -> Json:
+        if problem := media_problem(part):  # one request with it would be refused, and so all that follow
+            return clean(f"[The {part.type} is left out: {problem}.]")
         self.parts.append(part)
-        kind = "image" if isinstance(part, Image) else "file"
-        shown = {"type": kind, "media_type": part.media_type}
+        shown = {"type": part.type, "media_type": part.media_type}
         return shown if part.url is None else {**shown, "url": part.url}
 
 

@@ -15,7 +15,7 @@ import msgspec
 from sapwood.core.errors import AuthenticationError, ConfigError
 from sapwood.core.messages import File, Image
 from sapwood.core.model import ModelProfile, ModelRequest, StreamChunk
-from sapwood.llm.addresses import shown_url
+from sapwood.llm.addresses import shown_url, whole_address
 from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.exchange import Exchange, HttpStream
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport
@@ -26,7 +26,7 @@ log = logging.getLogger("sapwood.llm")
 class Endpoint(msgspec.Struct, frozen=True):
     """Where a provider lives, and the environment variables that say so.
 
-    base_url_suffix: added to an address of the environment that lacks it. needs_key: its own address refuses
+    base_url_suffix: added to an address that lacks it. needs_key: its own address refuses
     requests without a key.
     """
 
@@ -45,9 +45,13 @@ class Endpoint(msgspec.Struct, frozen=True):
     def address(self) -> str:
         """Return the environment's address, else the provider's own."""
         named = os.environ.get(self.base_url_variable, "").strip() if self.base_url_variable else ""
-        if named and self.base_url_suffix and not named.rstrip("/").endswith(self.base_url_suffix):
-            named = named.rstrip("/") + self.base_url_suffix
-        return named or self.base_url
+        if not named:
+            return self.base_url
+        return whole_address(named, own=self.base_url, suffix=self.base_url_suffix, always=True)
+
+    def whole(self, base_url: str) -> str:
+        """Return an address that was passed in code with what people leave out of it."""
+        return whole_address(base_url, own=self.base_url, suffix=self.base_url_suffix)
 
 
 class _Encode(Protocol):

@@ -7,7 +7,7 @@ and facts; another model after a wrong key, or after text was shown, is told, ne
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 
 from sapwood.core.errors import (
     AuthenticationError,
@@ -40,8 +40,7 @@ class FallbackProvider:
     """
 
     def __init__(self, providers: Sequence[LLMProvider], *, on_authentication: bool = True) -> None:
-        if not providers:
-            raise ConfigError("a fallback chain needs at least one provider")
+        _require_providers(providers)
         entries = _flat(providers, on_authentication=on_authentication)
         self.providers: tuple[LLMProvider, ...] = tuple(provider for provider, _ in entries)
         self._hides_keys = tuple(hides for _, hides in entries)
@@ -69,6 +68,19 @@ class FallbackProvider:
     def stream(self, request: ModelRequest) -> "_Chain":
         """Ask the providers in their order, each once."""
         return _Chain(self, request)
+
+
+def _require_providers(providers: Any) -> None:
+    listed: list[Any] = []
+    if isinstance(providers, Sequence):
+        listed += (providers,) if isinstance(providers, str) else providers
+    for item in listed:
+        if isinstance(item, str):
+            raise ConfigError(f"a fallback chain is made of providers: create_provider({item!r}), not {item!r}")
+        if not hasattr(item, "stream"):
+            raise ConfigError(f"a fallback chain is made of providers, not {item!r:.80}")
+    if not listed:
+        raise ConfigError(f"a fallback chain needs a list of at least one provider, not {providers!r:.80}")
 
 
 def _flat(providers: Sequence[LLMProvider], *, on_authentication: bool) -> list[tuple[LLMProvider, bool]]:

@@ -13,6 +13,7 @@ import msgspec
 
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile, ModelRequest
+from sapwood.llm.check_options import check_options
 from sapwood.llm.shapes import is_tuple
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ DEFAULT_BUDGET = 4_096
 """Tokens of thinking where it is asked for by `True` and the model wants a number."""
 THINKING_ROOM = 8_192
 """Tokens that a model which counts its thinking itself may take for it, beside the answer."""
+MIN_BUDGET = 1_024
+"""Tokens of thinking that Anthropic's protocol takes at least."""
+MIN_TOP_P = 0.95
+"""The smallest `top_p` that it takes beside thinking."""
 SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed")
 _WORDS = {"budget": "a number of tokens", "effort": "a level", "level": "a level", "adaptive": "a level or True"}
 
@@ -107,6 +112,7 @@ def model_options(given: Mapping[str, Any], profile: ModelProfile) -> ModelOptio
             hint = f"; did you mean {near[0]!r}?" if near else f" (there are: {', '.join(known)})"
             raise ConfigError(f"a provider has no option {name!r}{hint}")
     fields = {name: value for name, value in given.items() if name not in _CONNECTION and value is not None}
+    check_options(fields)
     stop = fields.get("stop")
     if stop is not None:
         fields["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -169,8 +175,38 @@ def _check_thinking(thinking: ThinkingOption | None, profile: ModelProfile) -> N
     if mode == "none" and profile.known:
         raise ConfigError(f"{profile.origin} does not think on demand; leave thinking= out")
     is_number = isinstance(thinking, int) and not isinstance(thinking, bool)
+    if isinstance(thinking, int) and is_number and mode == "budget" and 0 < profile.max_output_tokens <= thinking:
+        raise ConfigError(
+            f"{profile.origin} writes {profile.max_output_tokens:,} tokens at most, its thinking included; "
+            f"thinking={thinking!r} leaves none for an answer"
+        )
     if (is_number and mode in ("effort", "level", "adaptive")) or (isinstance(thinking, str) and mode == "budget"):
         raise ConfigError(f"{profile.origin} takes {_WORDS[mode]} as thinking=, not {thinking!r}")
+
+
+def with_thinking(options: ModelOptions, profile: ModelProfile) -> ModelOptions:
+    """Return the options without what Anthropic's protocol refuses beside thinking, with one warning.
+
+    Raises ConfigError for fewer tokens of thinking than it takes.
+    Source: Anthropic's documentation of extended thinking, "Feature compatibility".
+    """
+    asked = options.thinking
+    if asked is None or asked is False:
+        return options
+    if not isinstance(asked, bool | str) and asked < MIN_BUDGET:
+        raise ConfigError(
+            f"thinking={asked!r} is too little for {profile.origin}: {MIN_BUDGET:,} tokens at least, or False"
+        )
+    refused = {
+        "temperature": options.temperature not in (None, 1),
+        "top_k": options.top_k is not None,
+        "top_p": options.top_p is not None and options.top_p < MIN_TOP_P,
+    }
+    names = [name for name, is_refused in refused.items() if is_refused]
+    if not names:
+        return options
+    log.warning("%s does not take %s while it thinks; it is left out", profile.origin, ", ".join(names))
+    return msgspec.structs.replace(options, **dict.fromkeys(names))
 
 
 def _plain(value: Any) -> Any:

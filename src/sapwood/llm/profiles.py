@@ -67,6 +67,9 @@ def register_model(name: str, *, price: Price | tuple[float, float] | None = Non
         _profile(facts)
     except msgspec.ValidationError as error:
         raise ConfigError(f"what is said of {name!r} does not fit a ModelProfile: {error}") from error
+    for fact, value in facts.items():
+        if isinstance(value, int | float) and value < 0:
+            raise ConfigError(f"what is said of {name!r} cannot hold: {fact}={value!r} is below 0")
     if price is not None:
         MODEL_PRICING[name] = price
     key = (table().vendor(provider), model.lower())

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
 from sapwood.core.model import LLMProvider
+from sapwood.llm.addresses import root_of
 from sapwood.llm.servers import Server, servers
 
 Factory: TypeAlias = Callable[..., LLMProvider]
@@ -44,6 +45,14 @@ def create_provider(model: str, **options: Any) -> LLMProvider:
 
 def _served(prefix: str, model: str, options: dict[str, Any]) -> LLMProvider:
     """Return the provider of a server in the packaged table, by its name and perhaps a protocol."""
+    server, named, last = _server(prefix, model, options)
+    model = _own_name(server, model)
+    protocol = f"openai.{last}" if named != prefix else _protocol(server, model, options)
+    return _class_of(protocol)(model, **{"provider": server.name, **options})
+
+
+def _server(prefix: str, model: str, options: Mapping[str, Any]) -> tuple[Server, str, str]:
+    """Return the server that a prefix names, the part of the prefix that is its name, and the last word of it."""
     word, dash, last = prefix.rpartition("-")
     named = word if dash and last in ("chat", "responses") else prefix
     server = servers().get(named)
@@ -55,8 +64,7 @@ def _served(prefix: str, model: str, options: dict[str, Any]) -> LLMProvider:
             f"use create_provider('openai/{model}', base_url='http://host/v1'), "
             "for others register_provider(...)"
         )
-    protocol = f"openai.{last}" if named != prefix else _protocol(server, model, options)
-    return _class_of(protocol)(model, **{"provider": server.name, **options})
+    return server, named, last
 
 
 def _protocol(server: Server, model: str, options: Mapping[str, Any]) -> str:
@@ -64,9 +72,18 @@ def _protocol(server: Server, model: str, options: Mapping[str, Any]) -> str:
         return "anthropic"
     if server.name != "openai":
         return server.protocol
-    base_url = options.get("base_url") or server.endpoint.address()
-    is_own = base_url.rstrip("/") == server.base_url and options.get("provider", "openai") == "openai"
-    return server.protocol if is_own else "openai.chat"  # what other servers speak
+    given: Any = options.get("base_url")
+    root = root_of(server.endpoint.whole(given) if given and isinstance(given, str) else server.endpoint.address())
+    is_own = root == server.base_url and options.get("provider", "openai") == "openai"
+    return server.protocol if is_own or root.endswith("/responses") else "openai.chat"  # what other servers speak
+
+
+def _own_name(server: Server, model: str) -> str:
+    """Return the model's name as the server writes it: on Vertex its maker stands elsewhere in the address."""
+    if server.platform != "vertex":
+        return model
+    name = model.removeprefix("anthropic/").removeprefix("google/")
+    return name.lower() if name.lower().startswith("claude") else name
 
 
 def _class_of(protocol: str) -> Factory:
@@ -82,6 +99,13 @@ def provider_of(model: str) -> str:
     'anthropic'
     """
     return _parts(model)[0].lower()
+
+
+def require_known(model: str) -> None:
+    """Raise ProviderNotInstalledError where no provider has the prefix of `provider/model`; nothing is made."""
+    prefix, name = _parts(model)
+    if prefix.lower() not in _factories:
+        _server(prefix.lower(), name, {})
 
 
 def _parts(model: str) -> tuple[str, str]:

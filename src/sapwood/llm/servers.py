@@ -13,7 +13,9 @@ import msgspec
 
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile
+from sapwood.llm.addresses import root_of
 from sapwood.llm.base import Endpoint
+from sapwood.llm.check_options import check_options
 from sapwood.llm.options import SAMPLING, ModelOptions, model_options
 from sapwood.llm.profiles import profile_of
 
@@ -25,7 +27,7 @@ class Server(msgspec.Struct, frozen=True):
     """One row of the table.
 
     keys: environment variables that may hold the key, the first that is set counts. key_header: the header
-    that takes it, empty for the protocol's own. base_url_suffix: added to an address of the environment.
+    that takes it, empty for the protocol's own. base_url_suffix: added to an address that lacks it.
     facts_of: the provider whose models are served. platform: a cloud with its own forms of address.
     """
 
@@ -99,9 +101,11 @@ def set_up(
     """
     if not model.strip():
         raise ConfigError("the model's name is empty")
+    check_options(given)
     server = server_of(given.get("provider") or default, protocol)
+    given = {**given, **_completed(server, given.get("base_url"))}
     base_url = given.get("base_url")
-    own = base_url is not None and bool(server.base_url) and base_url.rstrip("/") != server.base_url
+    own = base_url is not None and bool(server.base_url) and root_of(base_url) != server.base_url
     # A cloud may serve the models of more than one maker, each in its maker's protocol.
     facts_of = protocol if server.platform and protocol != server.protocol else server.facts_of
     profile = given.get("profile") or profile_of(server.name, model, facts_of=facts_of, own_server=own)
@@ -111,3 +115,7 @@ def set_up(
     if left_out:
         log.warning("%s does not take %s over %s; it is left out", profile.origin, ", ".join(left_out), protocol)
     return Setup(server, profile, options, {**connection, "max_tokens": options.max_tokens})
+
+
+def _completed(server: Server, base_url: str | None) -> dict[str, str]:
+    return {"base_url": server.endpoint.whole(base_url)} if base_url else {}

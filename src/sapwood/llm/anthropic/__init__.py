@@ -9,7 +9,7 @@ from sapwood.llm.anthropic.encode import SAMPLING, encode_call, encode_count
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.failures import counted
-from sapwood.llm.options import ModelOptions, ProviderOptions
+from sapwood.llm.options import ModelOptions, ProviderOptions, with_thinking
 from sapwood.llm.servers import set_up
 
 
@@ -57,5 +57,5 @@ class AnthropicProvider(BaseLLMProvider):
 
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
         setup = set_up(model, "anthropic", "anthropic", options, takes=(*SAMPLING, "betas"))
-        codec = AnthropicCodec(setup.options, platform=setup.server.platform)
+        codec = AnthropicCodec(with_thinking(setup.options, setup.profile), platform=setup.server.platform)
         super().__init__(codec, setup.profile, setup.endpoint, **setup.connection)

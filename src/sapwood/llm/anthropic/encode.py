@@ -30,6 +30,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
+from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
 from sapwood.llm.anthropic.open_loop import OpenLoop, is_lost, open_loop
 from sapwood.llm.codec import HttpCall
@@ -45,6 +46,7 @@ SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "s
 _UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *SAMPLING.values()})
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
+_OWN_PATHS = ("/v1/messages", "/v1")
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -58,8 +60,6 @@ def encode_call(
     platform: str = "",
 ) -> HttpCall:
     """Return the HTTP request that asks for a streamed reply."""
-    root = base_url.rstrip("/")
-    model = quote(profile.model, safe="@:")
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
@@ -70,16 +70,10 @@ def encode_call(
     if platform:
         headers = {name: value for name, value in headers.items() if name not in ("x-api-key", "anthropic-version")}
         headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
-    match platform:
-        case "bedrock":
-            url = f"{root}/model/{quote(profile.model, safe='')}/invoke-with-response-stream"
-            headers["accept"] = "application/vnd.amazon.eventstream"
-        case "vertex":
-            url = f"{root}/publishers/anthropic/models/{model}:streamRawPredict"
-        case _:
-            url = f"{root.removesuffix('/v1')}/v1/messages"
+    if platform == "bedrock":
+        headers["accept"] = "application/vnd.amazon.eventstream"
     body = encode_body(request, profile, options, platform=platform)
-    return HttpCall(url, {**headers, **options.extra_headers}, body)
+    return HttpCall(_url(base_url, profile.model, platform), {**headers, **options.extra_headers}, body)
 
 
 def encode_count(
@@ -88,7 +82,18 @@ def encode_count(
     """Return the HTTP request that asks how many tokens the request has."""
     call = encode_call(request, profile, options, base_url=base_url, api_key=api_key)
     body = encode_body(request, profile, options, stream=False, counts=True)
-    return HttpCall(f"{call.url}/count_tokens", {**call.headers, "accept": "application/json"}, body)
+    url = endpoint_url(base_url, "/v1/messages/count_tokens", without=_OWN_PATHS)
+    return HttpCall(url, {**call.headers, "accept": "application/json"}, body)
+
+
+def _url(base_url: str, model: str, platform: str) -> str:
+    match platform:
+        case "bedrock":
+            return endpoint_url(base_url, f"/model/{quote(model, safe='')}/invoke-with-response-stream")
+        case "vertex":
+            return endpoint_url(base_url, f"/publishers/anthropic/models/{quote(model, safe='@:')}:streamRawPredict")
+        case _:
+            return endpoint_url(base_url, "/v1/messages", without=_OWN_PATHS)
 
 
 def encode_body(

@@ -28,6 +28,7 @@ from sapwood.core.messages import (
 )
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.tools import ToolSchema
+from sapwood.llm.addresses import endpoint_url, root_of
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
 from sapwood.llm.gemini.names import gemini_name, is_kept
@@ -95,12 +96,10 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOpti
 
 
 def _url(base_url: str, model: str, verb: str, platform: str) -> str:
-    root = base_url.rstrip("/")
     if platform == "vertex":
-        return f"{root}/publishers/google/models/{quote(model, safe='@:')}:{verb}"
-    if not root.endswith(("/v1", "/v1beta", "/v1alpha")):
-        root += "/v1beta"
-    return f"{root}/{quote(_path(model), safe='/@:')}:{verb}"
+        return endpoint_url(base_url, f"/publishers/google/models/{quote(model, safe='@:')}:{verb}")
+    version = "" if root_of(base_url).endswith(("/v1", "/v1beta", "/v1alpha")) else "/v1beta"
+    return endpoint_url(base_url, f"{version}/{quote(_path(model), safe='/@:')}:{verb}")
 
 
 def _path(model: str) -> str:

@@ -12,6 +12,7 @@ from sapwood.core.json_object import is_object
 from sapwood.core.messages import File, Image, Message, Opaque, Part, Recalled, Summary, Text, Thinking, ToolCall
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.core.names import wire_name
+from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, left_out, summary_text
 from sapwood.llm.openai.chat_encode import tool_block
@@ -35,8 +36,8 @@ def encode_call(
         **({"authorization": f"Bearer {api_key}"} if api_key else {}),
         **options.extra_headers,
     }
-    root = base_url.rstrip("/").removesuffix("/v1").removesuffix("/api").rstrip("/")
-    return HttpCall(f"{root}/api/chat", headers, encode_body(request, profile, options))
+    url = endpoint_url(base_url, "/api/chat", without=("/api/chat", "/v1", "/api"))
+    return HttpCall(url, headers, encode_body(request, profile, options))
 
 
 def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> bytes:

@@ -23,6 +23,7 @@ from sapwood.core.messages import (
 from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
+from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, left_out, summary_text
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
@@ -53,8 +54,8 @@ def encode_call(
         **key_headers(api_key, key_header),
         **options.extra_headers,
     }
-    root = base_url.rstrip("/").removesuffix("/chat/completions")
-    return HttpCall(f"{root}/chat/completions", headers, encode_body(request, profile, options))
+    url = endpoint_url(base_url, "/chat/completions", without=("/chat/completions",))
+    return HttpCall(url, headers, encode_body(request, profile, options))
 
 
 def key_headers(api_key: str | None, key_header: str) -> dict[str, str]:

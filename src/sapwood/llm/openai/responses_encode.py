@@ -26,6 +26,7 @@ from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
 from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
+from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
@@ -95,7 +96,8 @@ def encode_call(
         **key_headers(api_key, key_header),
         **options.extra_headers,
     }
-    url = base_url.rstrip("/").removesuffix("/responses") + "/responses" + ("/input_tokens" if counts else "")
+    path = "/responses/input_tokens" if counts else "/responses"
+    url = endpoint_url(base_url, path, without=("/responses",))
     return HttpCall(url, headers, encode_body(request, profile, options, counts=counts))
 
 
