@@ -4,6 +4,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from contract_samples import ANTHROPIC, CHAT, GEMINI, OLLAMA, RESPONSES
 
@@ -58,6 +59,10 @@ class Wrong(OllamaCodec):
             "numbers its requests": b'{"number":%d,' % self.count,
         }.get(self.mistake, b"{")
         body = extra + call.body[1:]
+        if self.mistake == "sends no pictures":
+            body = body.replace(str(OLLAMA.picture).encode(), b"")
+        if self.mistake == "keeps silent on pictures":
+            body = body.replace(b"image", b"").replace(b"An ", b"")
         if self.mistake == "says the time first":
             body = body.replace(b'"messages":[', b'"messages":[{"role":"user","content":"request %d"},' % self.count)
         return HttpCall(call.url, call.headers, body)
@@ -72,6 +77,8 @@ class WrongDecoder(OllamaDecoder):
         self.mistake = mistake
 
     def feed(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
+        if self.mistake == "trips over unknown events":
+            msgspec.json.decode(data)["message"]
         chunks = super().feed(event, data)
         if self.mistake == "streams nothing":
             return ()
@@ -108,12 +115,36 @@ class WrongDecoder(OllamaDecoder):
     ],
 )
 def test_the_kit_finds_a_codec_that(mistake: str, test: str) -> None:
-    import msgspec
-
     samples = msgspec.structs.replace(OLLAMA, codec=Wrong(mistake))
     with pytest.raises(AssertionError):
         getattr(contract(samples), test)()
     getattr(contract(OLLAMA), test)()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "test", "said"),
+    [
+        ("sends no pictures", "test_images", r"not in the body as base64 .*images=True; .*picture=None"),
+        ("sends no pictures", "test_images_in_results", r"a tool's result is not in the body as base64"),
+        ("keeps silent on pictures", "test_images_in_results", r"left out without a word; put a text in its place"),
+        ("trips over unknown events", "test_garbage_events", r"must be passed over, not end in .*KeyError"),
+    ],
+)
+def test_a_failure_of_the_kit_says_what_to_do(mistake: str, test: str, said: str) -> None:
+    samples = msgspec.structs.replace(OLLAMA, codec=Wrong(mistake))
+    samples = msgspec.structs.replace(samples, profile=samples.profile.replace(images="no" in mistake.split()))
+    with pytest.raises(AssertionError, match=said):
+        getattr(contract(samples), test)()
+    without = msgspec.structs.replace(samples, picture=None)
+    if "images" in test:
+        with pytest.raises(unittest.SkipTest, match="no pictures"):
+            getattr(contract(without), test)()
+
+
+def test_a_body_without_a_prompt_says_where_to_name_it() -> None:
+    samples = msgspec.structs.replace(OLLAMA, prompt=lambda body: b"")
+    with pytest.raises(AssertionError, match=r"no prompt was found in the body; say where it is"):
+        contract(samples).test_a_request_only_grows()
 
 
 def test_what_a_protocol_does_not_have_is_skipped_by_any_runner() -> None:

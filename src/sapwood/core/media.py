@@ -21,12 +21,15 @@ def media_problem(part: Image | File) -> str:
     >>> media_problem(Image(url="file:///tmp/a.png"))
     "its url 'file:///tmp/a.png' is no address on the web; give the bytes as base64 in data="
     """
-    kind: object = part.media_type
-    if not isinstance(kind, str) or _MEDIA_TYPE.fullmatch(kind) is None:
-        return f"its media_type is {kind!r:.80}; give one such as 'image/png' or 'application/pdf'"
+    if not _is_media_type(part.media_type):
+        return f"its media_type is {part.media_type!r:.80}; give one such as 'image/png' or 'application/pdf'"
     if part.data is None:
         return _problem_of_url(part.url)
     return _problem_of_data(part.data)
+
+
+def _is_media_type(kind: object) -> bool:
+    return isinstance(kind, str) and _MEDIA_TYPE.fullmatch(kind) is not None
 
 
 def _problem_of_url(url: object) -> str:

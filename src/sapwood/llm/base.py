@@ -15,7 +15,7 @@ import msgspec
 from sapwood.core.errors import AuthenticationError, ConfigError
 from sapwood.core.messages import File, Image
 from sapwood.core.model import ModelProfile, ModelRequest, StreamChunk
-from sapwood.llm.addresses import shown_url, whole_address
+from sapwood.llm.addresses import root_of, shown_url, whole_address
 from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.exchange import Exchange, HttpStream
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport
@@ -287,7 +287,7 @@ class BaseLLMProvider:
 
 
 def _same_address(first: str, second: str) -> bool:
-    return first.rstrip("/") == second.rstrip("/")
+    return root_of(first) == root_of(second)
 
 
 def require_readable(request: ModelRequest, profile: ModelProfile) -> None:

@@ -1,13 +1,15 @@
 """What is read of one response, and the stream that a provider hands out: no I/O, the same for both ways of asking.
 
 Laws: an error in a response is raised once the chunks before it were passed on; what the network did never hides
-what the provider said; no error repeats the key or the prompt.
+what the provider said; what a decoder did not foresee is an LLMError too; no error repeats the key or the prompt.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from sapwood.core.errors import AuthenticationError, LLMError, LLMTimeoutError, ServerError
+import msgspec
+
+from sapwood.core.errors import AuthenticationError, ConfigError, LLMError, LLMTimeoutError, ServerError
 from sapwood.core.messages import Text, Thinking
 from sapwood.core.model import ModelProfile, Reply, StreamChunk, TextChunk, ThinkingChunk
 from sapwood.llm.addresses import host_of, shown_url
@@ -17,6 +19,8 @@ from sapwood.llm.framing import Splitter, splitter_of
 from sapwood.llm.shapes import UNREADABLE, decode_json
 from sapwood.llm.transport import TransportFailure
 
+UNFORESEEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError)
+"""What a decoder raises that did not expect what it was given."""
 MAX_ERROR_BYTES = 1_000_000
 MAX_WHOLE_BYTES = 64_000_000
 _EVENT_STARTS = (b"data", b"event", b"id", b"retry", b":", b"{", b"[")
@@ -150,13 +154,15 @@ class Exchange:
 
     def _decode(self, events: Sequence[tuple[bytes, bytes]]) -> Sequence[StreamChunk]:
         chunks: list[StreamChunk] = []
-        feed = self._decoder.feed
+        feed, data = self._decoder.feed, b""
         try:
             for event, data in events:
                 chunks += feed(event, data)
         except LLMError as error:
             self._error = error  # raised once the chunks before it were passed on
             self.is_over = True
+        except UNFORESEEN as error:
+            self._error, self.is_over = self._unreadable(data, error), True
         self._has_shown = self._has_shown or bool(chunks)
         return chunks
 
@@ -173,6 +179,8 @@ class Exchange:
             reply = self._reply()
         except LLMError as error:
             self._error = error
+        except UNFORESEEN as error:
+            self._error = self._unreadable(b"".join(self._whole or ()), error)
         else:
             if self._whole is not None:
                 yield from _chunks_of(reply)
@@ -199,6 +207,8 @@ class Exchange:
             return codec.count_of(b"".join(self._whole or ()))
         except LLMError as error:
             failure = error
+        except UNFORESEEN as error:
+            failure = self._unreadable(b"".join(self._whole or ()), error)
         raise self._explained(failure)
 
     def _status_error(self) -> LLMError:
@@ -220,8 +230,18 @@ class Exchange:
             return self._decoder.finish()
         try:
             return self._decoder.finish()  # a break after the reply's stated end has lost nothing
-        except LLMError:
+        except (LLMError, *UNFORESEEN):
             raise self._broken from None
+
+    def _unreadable(self, data: bytes, error: Exception) -> ServerError:
+        if isinstance(error, ConfigError):  # a ValueError, but one that was foreseen
+            raise error
+        what = f"{data[:80]!r}" if data else "what came"
+        failure = ServerError(
+            f"the decoder of {self._profile.origin} could not read {what}: {type(error).__name__}: {error}"
+        )
+        failure.__cause__ = error
+        return failure
 
     def _explained(self, error: LLMError) -> LLMError:
         error.provider = error.provider or self._profile.provider

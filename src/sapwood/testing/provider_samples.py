@@ -15,6 +15,8 @@ from sapwood.core.usage import Usage
 from sapwood.llm.codec import Codec
 from sapwood.testing.prefix import prompt_bytes
 
+PICTURE = "iVBORw0KGgoAAAANSUhEUg=="
+
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of a provider as bytes, and what must come of it; None expects nothing in particular.
@@ -52,7 +54,7 @@ class ProviderSamples(msgspec.Struct, frozen=True, kw_only=True):
     in the middle of them. thinking: with all that must go back, and a call where the protocol sends it back only
     then. overflow, refused_key: whole answers with their status. whole: the reply as one JSON body, not streamed.
     unknown_event: with events that nobody knows between the known ones. prompt: a body -> the prompt in it, in the
-    order in which the provider caches it, left open at its end.
+    order in which the provider caches it, left open at its end. picture: base64 of a picture that is sent.
 
     >>> from sapwood.llm.ollama import OllamaCodec
     >>> body = b'{"message": {"content": "Hi"}, "done": true, "done_reason": "stop"}'
@@ -81,6 +83,7 @@ class ProviderSamples(msgspec.Struct, frozen=True, kw_only=True):
     unknown_event: Sample | None = None
     whole: Sample | None = None
     prompt: Callable[[bytes], bytes] = prompt_bytes
+    picture: str | None = PICTURE
 
     def streamed(self) -> dict[str, Sample]:
         """Return the samples that are streams of a reply, by name."""

@@ -57,6 +57,19 @@ def with_comments(body: bytes) -> bytes:
     return b": wait\n\n" + _EVENT_END.sub(rb"\g<0>: wait\n\n", body)
 
 
+def with_event(body: bytes, data: bytes) -> bytes:
+    r"""Return the body with one more event after its first one; as it is where its events do not end in a line.
+
+    >>> with_event(b'data: {}\n\ndata: {}\n\n', b"nope")
+    b'data: {}\n\ndata: nope\n\ndata: {}\n\n'
+    """
+    found = _EVENT_END.search(body)
+    if found is not None:
+        return body[: found.end()] + b"data: " + data + found.group() + body[found.end() :]
+    first, end, rest = body.partition(b"\n")
+    return first + end + data + end + rest if end else body
+
+
 def with_line_ends(body: bytes, end: bytes) -> bytes:
     r"""Return server-sent events whose lines end so.
 
