@@ -216,11 +216,10 @@ class BaseLLMProvider:
                 f"{self.profile.provider!r} has no endpoint that counts tokens over {codec.name!r}; "
                 "the agent estimates them, or counts with its tokenizer="
             )
-        call = self._call(request, codec.count_call)
-        return codec, Exchange(self._decoder(call), self.profile, call, self._secret(), withheld=self._withheld())
+        return codec, self._exchange(request, codec.count_call)
 
-    def _exchange(self, request: ModelRequest) -> "Exchange":
-        call = self._call(request)
+    def _exchange(self, request: ModelRequest, encode: "_Encode | None" = None) -> "Exchange":
+        call = self._call(request, encode)
         return Exchange(self._decoder(call), self.profile, call, self._secret(), withheld=self._withheld())
 
     def _decoder(self, call: HttpCall) -> Decoder:

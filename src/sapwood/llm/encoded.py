@@ -44,6 +44,15 @@ def left_out(part: Image | File, *, reads: str = "this model reads") -> str:
     return f"[An image is left out: {reads} no images.]"
 
 
+def data_url(part: Image | File) -> str:
+    """Return where a picture or document is: its address, or all of it as a `data:` URL.
+
+    >>> data_url(Image("aGk=", "image/png"))
+    'data:image/png;base64,aGk='
+    """
+    return part.url or "" if part.data is None else f"data:{part.media_type};base64,{part.data}"
+
+
 def cache_mark(plan: CachePlan | None, profile: ModelProfile) -> bytes:
     """Return the field that marks the end of a cached prefix, empty where the model takes none."""
     if plan is None or not profile.cache_marks:

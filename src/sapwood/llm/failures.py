@@ -124,6 +124,30 @@ def complaint(body: Any) -> Complaint | None:
     return None
 
 
+def read_event(data: bytes) -> Any:
+    """Return one event of a stream, decoded; raises ServerError where it cannot be read.
+
+    >>> read_event(b'{"a": 1}')
+    {'a': 1}
+    """
+    try:
+        return decode_json(data)
+    except UNREADABLE:
+        raise ServerError("the stream holds an event that cannot be read") from None
+
+
+def read_answer(body: bytes) -> Any:
+    """Return an answer that was not streamed, decoded; raises ServerError where it cannot be read.
+
+    >>> read_answer(b'{"a": 1}')
+    {'a': 1}
+    """
+    try:
+        return decode_json(body)
+    except UNREADABLE:
+        raise ServerError("the provider's answer cannot be read") from None
+
+
 def error_of(
     body: bytes,
     *,

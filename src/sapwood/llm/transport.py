@@ -19,7 +19,6 @@ from sapwood.llm.trust import Verify, checked_verify, require_proxy, tls_context
 
 if TYPE_CHECKING:
     import asyncio
-    import ssl
 
     import httpx2
 
@@ -172,13 +171,7 @@ class Httpx2Transport:
         key = (os.getpid(), secure)  # a forked process must not share sockets with its parent
         if (found := self._clients.get(key)) is not None:
             return found
-        trusted = self._trusted(secure)
-        try:
-            made = httpx2.Client(verify=trusted, limits=_limits(), proxy=self._proxy, transport=self._given[0])
-        except (ValueError, ImportError):
-            made = None
-        if made is None:  # outside the handler: the error may show a proxy's password
-            raise _bad_proxy(self._proxy)
+        made = self._made(httpx2.Client, secure, self._given[0])
         kept = self._clients.setdefault(key, made)
         if kept is made:
             weakref.finalize(self, made.close)  # runs at exit too
@@ -189,15 +182,16 @@ class Httpx2Transport:
     def _new_async_client(self, secure: bool) -> "httpx2.AsyncClient":
         import httpx2
 
-        trusted = self._trusted(secure)
-        try:
-            return httpx2.AsyncClient(verify=trusted, limits=_limits(), proxy=self._proxy, transport=self._given[1])
-        except (ValueError, ImportError):
-            pass
-        raise _bad_proxy(self._proxy)
+        return self._made(httpx2.AsyncClient, secure, self._given[1])
 
-    def _trusted(self, secure: bool) -> "bool | ssl.SSLContext":
-        return tls_context(self._verify) if secure else False
+    def _made(self, client: "Callable[..., C]", secure: bool, transport: object) -> C:
+        """Return a client of either kind, with what this transport was told."""
+        trusted = tls_context(self._verify) if secure else False
+        try:
+            return client(verify=trusted, limits=_limits(), proxy=self._proxy, transport=transport)
+        except (ValueError, ImportError):
+            failure = _bad_proxy(self._proxy)
+        raise failure  # outside the handler: the error may show a proxy's password
 
 
 class LoopClients(Generic[C]):

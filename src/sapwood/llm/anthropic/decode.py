@@ -26,7 +26,7 @@ from sapwood.core.model import (
 )
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
-from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.failures import Complaint, complaint, error_from, read_answer
 from sapwood.llm.pricing import price_of
 from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
 
@@ -233,10 +233,7 @@ class AnthropicDecoder:
 
     def whole(self, body: bytes) -> Reply:
         """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
-        try:
-            message = decode_json(body)
-        except UNREADABLE:
-            raise ServerError("the provider's answer cannot be read") from None
+        message = read_answer(body)
         return self.whole_message(message)
 
     def whole_message(self, message: Any) -> Reply:

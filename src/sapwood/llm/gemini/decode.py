@@ -25,9 +25,9 @@ from sapwood.core.model import (
     UsageChunk,
 )
 from sapwood.core.usage import Usage
-from sapwood.llm.failures import clean, complaint, error_from
+from sapwood.llm.failures import clean, complaint, error_from, read_answer, read_event
 from sapwood.llm.gemini.calls import CallInProgress
-from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, count_in, list_in, object_in, text_in
 
 _FILTERED = frozenset(
     {
@@ -156,10 +156,7 @@ class GeminiDecoder:
     def _feed_any(self, data: bytes) -> Sequence[StreamChunk]:
         if data.strip() in (b"", b"[DONE]"):
             return _NOTHING
-        try:
-            value = decode_json(data)
-        except UNREADABLE:
-            raise ServerError("the stream holds an event that cannot be read") from None
+        value = read_event(data)
         return self._take(value)
 
     def _take(self, response: Any) -> list[StreamChunk]:
@@ -308,10 +305,7 @@ class GeminiDecoder:
 
     def whole(self, body: bytes) -> Reply:
         """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
-        try:
-            value = decode_json(body)
-        except UNREADABLE:
-            raise ServerError("the provider's answer cannot be read") from None
+        value = read_answer(body)
         for response in value if is_list(value) else [value]:
             self._take(response)
         if self._index is None and not self._blocked:

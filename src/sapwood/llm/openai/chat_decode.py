@@ -23,9 +23,9 @@ from sapwood.core.model import (
     ThinkingChunk,
 )
 from sapwood.core.usage import Usage
-from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.failures import Complaint, complaint, error_from, read_answer, read_event
 from sapwood.llm.openai.chat_calls import CallAssembly
-from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, count_in, list_in, object_in, text_in
 
 TICKS_PER_DOLLAR = 1e10
 _STOP_REASONS: dict[str, StopReason] = {
@@ -133,10 +133,7 @@ class ChatDecoder:
         if (word := data.strip()) in (b"[DONE]", b""):
             self._done = self._done or bool(word)
             return _NOTHING
-        try:
-            value = decode_json(data)
-        except UNREADABLE:
-            raise ServerError("the stream holds an event that cannot be read") from None
+        value = read_event(data)
         if event == b"error":
             raise error_from(complaint(value) or complaint({"error": value}) or Complaint("the provider failed"))
         return self._take(value)
@@ -265,10 +262,7 @@ class ChatDecoder:
 
     def whole(self, body: bytes) -> Reply:
         """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
-        try:
-            value = decode_json(body)
-        except UNREADABLE:
-            raise ServerError("the provider's answer cannot be read") from None
+        value = read_answer(body)
         if (said := complaint(value)) is not None:
             raise error_from(said)
         choices = list_in(value, "choices")

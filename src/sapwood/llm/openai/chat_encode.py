@@ -25,7 +25,16 @@ from sapwood.core.names import wire_name
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, left_out, summary_text
+from sapwood.llm.encoded import (
+    EncodedHistory,
+    Fragment,
+    Shape,
+    cache_mark,
+    data_url,
+    encoded_tools,
+    left_out,
+    summary_text,
+)
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
@@ -207,8 +216,7 @@ def _input_block(profile: ModelProfile, part: Any) -> dict[str, Any] | None:
 def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
     if not profile.images:
         return {"type": "text", "text": left_out(part)}
-    url = part.url if part.data is None else f"data:{part.media_type};base64,{part.data}"
-    return {"type": "image_url", "image_url": {"url": url or ""}}
+    return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
 def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
@@ -216,8 +224,7 @@ def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
         return {"type": "text", "text": left_out(part)}
     if part.data is None:
         return {"type": "text", "text": left_out(part, reads="this server fetches")}
-    data = f"data:{part.media_type};base64,{part.data}"
-    return {"type": "file", "file": {"filename": part.name or "file", "file_data": data}}
+    return {"type": "file", "file": {"filename": part.name or "file", "file_data": data_url(part)}}
 
 
 def _assistant(profile: ModelProfile, message: Message, ids: Sequence[str], ends: bool) -> dict[str, Any] | None:

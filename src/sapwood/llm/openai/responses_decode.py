@@ -16,10 +16,10 @@ from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
 from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
-from sapwood.llm.failures import Complaint, complaint, error_from
+from sapwood.llm.failures import Complaint, complaint, error_from, read_answer, read_event
 from sapwood.llm.openai.chat_decode import TICKS_PER_DOLLAR
 from sapwood.llm.openai.responses_tools import ServerTools, text_of_item
-from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, list_in, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, count_in, list_in, object_in, text_in
 
 PART_END = "\n\n"
 """Stands between two parts of one reasoning item, in what is streamed and in what is stored."""
@@ -102,10 +102,7 @@ class ResponsesDecoder:
     def _feed_any(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
         if data.strip() in (b"[DONE]", b""):
             return _NOTHING
-        try:
-            value = decode_json(data)
-        except UNREADABLE:
-            raise ServerError("the stream holds an event that cannot be read") from None
+        value = read_event(data)
         kind = text_in(value, "type") or event.decode("utf-8", "replace")
         if kind == "error" or event == b"error" or (not kind and complaint(value)):
             raise error_from(complaint(value) or complaint({"error": value}) or Complaint("the provider failed"))
@@ -202,10 +199,7 @@ class ResponsesDecoder:
 
     def whole(self, body: bytes) -> Reply:
         """Return the reply from a body that was not streamed; raises LLMError where it is an error."""
-        try:
-            value = decode_json(body)
-        except UNREADABLE:
-            raise ServerError("the provider's answer cannot be read") from None
+        value = read_answer(body)
         if (said := complaint(value)) is not None:
             raise error_from(said)
         if not is_object(value) or not is_list(value.get("output")):

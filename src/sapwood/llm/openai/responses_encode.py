@@ -28,7 +28,7 @@ from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
-from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
+from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, data_url, encoded_tools, left_out, summary_text
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
 from sapwood.llm.openai.responses_decode import can_return
@@ -222,8 +222,7 @@ def _input_block(profile: ModelProfile, part: Part) -> dict[str, Any] | None:
 def _image(part: Image, profile: ModelProfile) -> dict[str, Any]:
     if not profile.images:
         return {"type": "input_text", "text": left_out(part)}
-    url = part.url if part.data is None else f"data:{part.media_type};base64,{part.data}"
-    return {"type": "input_image", "image_url": url or ""}
+    return {"type": "input_image", "image_url": data_url(part)}
 
 
 def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
@@ -231,8 +230,7 @@ def _file(part: File, profile: ModelProfile) -> dict[str, Any]:
         return {"type": "input_text", "text": left_out(part)}
     if part.data is None:
         return {"type": "input_file", "file_url": part.url or ""}
-    data = f"data:{part.media_type};base64,{part.data}"
-    return {"type": "input_file", "filename": part.name or "file", "file_data": data}
+    return {"type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
 
 
 def _assistant(
