@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sapwood.agent.decorator import tool as tool
     from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
     from sapwood.agent.run_agent import run_agent as run_agent
+    from sapwood.agent.subagents import SubagentDefinition as SubagentDefinition
     from sapwood.agent.toolsets import to_tool_source as to_tool_source
     from sapwood.agent.toolsets import to_toolset as to_toolset
     from sapwood.context.manager import ContextManager as ContextManager
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from sapwood.context.source import Selection as Selection
     from sapwood.context.source import Turn as Turn
     from sapwood.core.agent_tool import AgentTool as AgentTool
+    from sapwood.core.approval import ApprovalDecision as ApprovalDecision
+    from sapwood.core.approval import ApprovalGrant as ApprovalGrant
+    from sapwood.core.approval import ApprovalRequest as ApprovalRequest
+    from sapwood.core.approval import ExternalResult as ExternalResult
+    from sapwood.core.approval import HookResult as HookResult
     from sapwood.core.budget import Allocation as Allocation
     from sapwood.core.budget import Budget as Budget
     from sapwood.core.budget import TokenBudget as TokenBudget
@@ -53,13 +59,19 @@ if TYPE_CHECKING:
     from sapwood.core.errors import StoreError as StoreError
     from sapwood.core.errors import ToolError as ToolError
     from sapwood.core.errors import ToolNameCollision as ToolNameCollision
+    from sapwood.core.errors import UsageLimitError as UsageLimitError
     from sapwood.core.events import AgentEvent as AgentEvent
+    from sapwood.core.events import ApprovalRequested as ApprovalRequested
+    from sapwood.core.events import ApprovalResolved as ApprovalResolved
     from sapwood.core.events import CompactionFinished as CompactionFinished
     from sapwood.core.events import CompactionStarted as CompactionStarted
     from sapwood.core.events import ContextPrepared as ContextPrepared
     from sapwood.core.events import ContextUpdated as ContextUpdated
+    from sapwood.core.events import LimitExtended as LimitExtended
     from sapwood.core.events import MessageAdded as MessageAdded
     from sapwood.core.events import MessageInterrupted as MessageInterrupted
+    from sapwood.core.events import OutputChecked as OutputChecked
+    from sapwood.core.events import OutputDelta as OutputDelta
     from sapwood.core.events import ProviderWaiting as ProviderWaiting
     from sapwood.core.events import RoundFinished as RoundFinished
     from sapwood.core.events import RoundRestarted as RoundRestarted
@@ -74,8 +86,12 @@ if TYPE_CHECKING:
     from sapwood.core.events import TurnFinished as TurnFinished
     from sapwood.core.events import TurnResumed as TurnResumed
     from sapwood.core.events import TurnStarted as TurnStarted
+    from sapwood.core.events import UsageLimitReached as UsageLimitReached
     from sapwood.core.ledger import ContextLedger as ContextLedger
     from sapwood.core.ledger import LedgerLine as LedgerLine
+    from sapwood.core.limits import LimitBreach as LimitBreach
+    from sapwood.core.limits import Tally as Tally
+    from sapwood.core.limits import UsageLimits as UsageLimits
     from sapwood.core.memory import MemoryRecord as MemoryRecord
     from sapwood.core.memory import RecallOptions as RecallOptions
     from sapwood.core.messages import File as File
@@ -117,6 +133,7 @@ if TYPE_CHECKING:
     from sapwood.llm.profiles import register_model as register_model
     from sapwood.llm.registry import create_provider as create_provider
     from sapwood.llm.registry import register_provider as register_provider
+    from sapwood.loop.gate import Grants as Grants
     from sapwood.memory.recall import format_memory_block as format_memory_block
     from sapwood.memory.recall import recall_memory as recall_memory
     from sapwood.memory.remember import remember_facts as remember_facts
@@ -141,6 +158,12 @@ _NAMES = {
     "run_agent": "sapwood.agent.run_agent",
     "tool": "sapwood.agent.decorator",
     # events
+    "UsageLimitReached": "sapwood.core.events",
+    "OutputDelta": "sapwood.core.events",
+    "OutputChecked": "sapwood.core.events",
+    "LimitExtended": "sapwood.core.events",
+    "ApprovalResolved": "sapwood.core.events",
+    "ApprovalRequested": "sapwood.core.events",
     "AgentEvent": "sapwood.core.events",
     "TurnStarted": "sapwood.core.events",
     "TurnResumed": "sapwood.core.events",
@@ -245,6 +268,7 @@ _NAMES = {
     "Run": "sapwood.core.run",
     "Runtime": "sapwood.core.ports",
     # errors
+    "UsageLimitError": "sapwood.core.errors",
     "SapwoodError": "sapwood.core.errors",
     "ConfigError": "sapwood.core.errors",
     "ToolNameCollision": "sapwood.core.errors",
@@ -265,6 +289,17 @@ _NAMES = {
     "RunCancelledError": "sapwood.core.errors",
     "BlockingCallError": "sapwood.core.errors",
     "ToolError": "sapwood.core.errors",
+    # governed
+    "SubagentDefinition": "sapwood.agent.subagents",
+    "Grants": "sapwood.loop.gate",
+    "ExternalResult": "sapwood.core.approval",
+    "ApprovalGrant": "sapwood.core.approval",
+    "ApprovalDecision": "sapwood.core.approval",
+    "ApprovalRequest": "sapwood.core.approval",
+    "HookResult": "sapwood.core.approval",
+    "Tally": "sapwood.core.limits",
+    "LimitBreach": "sapwood.core.limits",
+    "UsageLimits": "sapwood.core.limits",
 }
 
 __version__ = "0.1.0"
@@ -280,6 +315,11 @@ __all__ = [
     "AgentToolPart",
     "Allocation",
     "AnthropicClientLike",
+    "ApprovalDecision",
+    "ApprovalGrant",
+    "ApprovalRequest",
+    "ApprovalRequested",
+    "ApprovalResolved",
     "AuthenticationError",
     "BaseLLMProvider",
     "BlockingCallError",
@@ -301,9 +341,12 @@ __all__ = [
     "ContextUpdated",
     "Contribution",
     "ConversationBusyError",
+    "ExternalResult",
     "FallbackProvider",
     "File",
+    "Grants",
     "HistoryOptions",
+    "HookResult",
     "Image",
     "LLMError",
     "LLMProvider",
@@ -312,6 +355,8 @@ __all__ = [
     "LazyToolset",
     "LazyToolsetOptions",
     "LedgerLine",
+    "LimitBreach",
+    "LimitExtended",
     "Loaded",
     "MemoryRecord",
     "MemorySourceOptions",
@@ -322,6 +367,8 @@ __all__ = [
     "ModelNotFoundError",
     "ModelProfile",
     "ModelRequest",
+    "OutputChecked",
+    "OutputDelta",
     "OutputMissingError",
     "PreparedContext",
     "Price",
@@ -349,7 +396,9 @@ __all__ = [
     "ServerToolFinished",
     "ServerToolStarted",
     "StoreError",
+    "SubagentDefinition",
     "Summary",
+    "Tally",
     "Text",
     "TextChunk",
     "TextDelta",
@@ -375,6 +424,9 @@ __all__ = [
     "TurnStarted",
     "Usage",
     "UsageChunk",
+    "UsageLimitError",
+    "UsageLimitReached",
+    "UsageLimits",
     "__version__",
     "create_context_manager",
     "create_memory_store",

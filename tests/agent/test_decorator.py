@@ -95,6 +95,7 @@ def test_settings_are_those_of_the_tool() -> None:
         "read_only": True,
         "idempotent": True,
         "requires_approval": True,
+        "external": False,
         "max_result_tokens": 7,
         "input_examples": ({"a": 1},),
         "defer_loading": True,

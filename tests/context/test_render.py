@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sapwood import lazy_tool_source
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.offered import Offered
-from sapwood.context.render import FINAL_NOTICE, Fixed, ledger, measure, place_marks, render
+from sapwood.context.render import Fixed, ledger, measure, place_marks, render
 from sapwood.context.result import ContextResult
 from sapwood.context.source import ContextSource, Contribution, Selection, Turn
 from sapwood.core.decide import CallModel, Policy
@@ -41,8 +41,9 @@ def test_tools_come_first_then_fixed_text_then_what_was_recalled_then_the_transc
 def test_the_last_round_changes_nothing_before_its_notice() -> None:
     fixed = Fixed(OFFERED, Meter(len))
     usual = render(CallModel(0), Run(), fixed, PAST, loaded=(), max_tokens=None)
-    last = render(CallModel(1, final=True, tool_choice="none"), Run(), fixed, PAST, loaded=(), max_tokens=None)
-    assert (last.tool_choice, last.notice) == ("none", FINAL_NOTICE)
+    action = CallModel(1, final=True, tool_choice="none")
+    last = render(action, Run(), fixed, PAST, loaded=(), max_tokens=None, notice="Answer now.")
+    assert (last.tool_choice, last.notice) == ("none", "Answer now.")
     assert (last.tools, last.system, last.transcript) == (usual.tools, usual.system, usual.transcript)
 
 

@@ -14,8 +14,10 @@ from sapwood.core.decide import (
     Spent,
     decide,
 )
+from sapwood.core.limits import Tally
 from sapwood.core.messages import ToolCall
 from sapwood.core.run import OpenCall, Run
+from sapwood.core.usage import Usage
 
 ASKED = OpenCall(ToolCall("a", key="r0c0"))
 DONE = OpenCall(ToolCall("a", key="r0c0"), state="done")
@@ -104,6 +106,6 @@ def test_decide(run: Run, policy: Policy, spent: Spent, action: Action) -> None:
     assert decide(run, policy, spent) == action
 
 
-def test_a_limit_or_an_approval_needs_no_other_signature() -> None:
-    spent = Spent(elapsed_seconds=1.0, waited_seconds=0.5, calls_by_tool={"a": 1}, next_call_estimate=3)
+def test_what_was_spent_changes_nothing_without_limits() -> None:
+    spent = Spent(Tally(Usage(10, 5), 3, {"a": 1}, 2.0, False, 60.0), Tally(requests=9), None, 3, Tally(requests=1))
     assert decide(READY, Policy(), spent) == CallModel(0)

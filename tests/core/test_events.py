@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 import msgspec
@@ -10,20 +11,40 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import sapwood.core
+from sapwood.core.approval import ApprovalDecision, ApprovalGrant, ApprovalRequest, ExternalResult, HookResult
 from sapwood.core.budget import Allocation, TokenBudget
 from sapwood.core.check_schema import check_schema
 from sapwood.core.codec import event_from_json, from_json, json_schema, to_json
-from sapwood.core.decide import CallModel, CloseRound, Compact, Finish, Pause, Policy, Prepare, RunTools, Spent
+from sapwood.core.decide import (
+    CallModel,
+    CheckOutput,
+    CloseRound,
+    Compact,
+    Finish,
+    Nudge,
+    Pause,
+    Policy,
+    Prepare,
+    Raise,
+    ReportLimits,
+    RunTools,
+    Spent,
+)
 from sapwood.core.diagnostics import ChildTurn, TurnDiagnostics
 from sapwood.core.events import (
     AgentEvent,
+    ApprovalRequested,
+    ApprovalResolved,
     CompactionFinished,
     CompactionStarted,
     ContextPrepared,
     ContextUpdated,
     Event,
+    LimitExtended,
     MessageAdded,
     MessageInterrupted,
+    OutputChecked,
+    OutputDelta,
     ProviderWaiting,
     RoundFinished,
     RoundRestarted,
@@ -38,8 +59,10 @@ from sapwood.core.events import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
+    UsageLimitReached,
 )
 from sapwood.core.ledger import ContextLedger, LedgerLine
+from sapwood.core.limits import LimitBreach, Tally, UsageLimits
 from sapwood.core.memory import MemoryRecord, RecallOptions
 from sapwood.core.messages import (
     File,
@@ -65,7 +88,7 @@ from sapwood.core.model import (
     UsageChunk,
 )
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
-from sapwood.core.run import OpenCall, Run
+from sapwood.core.run import Child, OpenCall, Run
 from sapwood.core.struct import Data
 from sapwood.core.tools import ToolSchema
 from sapwood.core.usage import RoundUsage, Usage
@@ -81,6 +104,23 @@ REPLY = Message("assistant", (Thinking("hm", {"anthropic": {"signature": "s"}}),
 ENDED = TurnDiagnostics((ROUND,), "error", (ChildTurn("c1", "helper", TurnDiagnostics((ROUND,))),), "Oops: no")
 OPEN = OpenCall(CALL, "c1", "done", True, 2, RESULT)
 PATH = ("c1", "c2")
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+BREACH = LimitBreach("tool", 3, 2, "turn", "add")
+LIMITS = UsageLimits(total_tokens_limit=10, cost_limit=0.5, tool_limits={"add": 2}, policies={"cost": "ask"})
+TALLY = Tally(USAGE, 2, {"add": 1}, 0.5, True, 1.5)
+ASKS = ApprovalRequested(
+    path=PATH,
+    key="r0c0",
+    tool_call_id="c1",
+    name="add",
+    tool_input={"a": 1},
+    raw_input={"a": "1"},
+    digest="d",
+    tool_version="v",
+    kind="unknown",
+    reason="big",
+    expires_at=NOW,
+)
 
 EVENTS: list[Event] = [
     TurnStarted(path=PATH, run_id="r", prompt=Message.user("hi", Image(url="https://x/y.png"))),
@@ -108,6 +148,20 @@ EVENTS: list[Event] = [
     MessageInterrupted(path=PATH, message=Message("assistant", (Text("ha"),), "a/b", True), reason="ServerError"),
     MessageAdded(path=PATH, message=REPLY, usage=USAGE, stop_reason="tool_use", refuse_calls=True),
     ToolStarted(path=PATH, key="r0c0", tool_call_id="c1", name="add", tool_input={"a": [1, None, {"b": ""}]}),
+    ASKS,
+    ApprovalResolved(
+        path=PATH,
+        key="r0c0",
+        tool_call_id="c1",
+        name="add",
+        approved=False,
+        reason="no",
+        updated_input={"a": 2},
+        digest="d",
+        by="ann",
+        value=[1],
+        is_error=True,
+    ),
     ToolRunning(path=PATH, key="r0c0", digest="abc", attempt=2),
     ToolFinished(
         path=PATH,
@@ -120,7 +174,15 @@ EVENTS: list[Event] = [
         content=(Image("aGk="), File(url="https://x/y.pdf")),
         details=[1],
         loaded=("late",),
+        fingerprint="rab",
+        limit=BREACH,
+        output="{}",
+        output_error="no",
     ),
+    OutputDelta(path=PATH, value={"a": [1]}),
+    OutputChecked(path=PATH, output="{}", error="no"),
+    UsageLimitReached(path=PATH, kind="tool", used=3, limit=2, scope="turn", tool="add"),
+    LimitExtended(path=PATH, kind="cost", amount=1.5, scope="turn", by="ann"),
     RoundFinished(path=PATH, round=1, usage=ROUND),
     TurnFinished(path=PATH, text="so", diagnostics=ENDED, output="{}"),
 ]
@@ -144,6 +206,16 @@ OTHERS: list[Data] = [
     ENDED,
     ENDED.children[0],
     OPEN,
+    BREACH,
+    LIMITS,
+    TALLY,
+    ApprovalRequest("c1", "add", {"a": 1}, PATH, "r0c0", "external", "big", NOW, "r"),
+    ApprovalDecision(True, "fine", {"a": 2}, {"a": "*"}, "ann"),
+    ExternalResult([1], True, "ann"),
+    HookResult("ask", "big", {"a": 2}, "out"),
+    ApprovalGrant("g1", "add", {"a": "*"}, False, "c", "no"),
+    Child("reader", Run("r/c1", phase="paused")),
+    Run("r", tally=TALLY, children_tally=TALLY, children={"c1": Child("reader", Run("r/c1"))}, limits=(BREACH,), extended={"run/cost": 1.0}),
     Run(
         "r", "c", 3, "paused", (Message.user("a"), REPLY), 2, (OPEN,), "tool_use", True, ("c1",), True,
         (Recalled("a"),), ("late",), 1, 2, (Message.user("p"),), (LINE,), LEDGER, USAGE, USAGE, (ROUND,),
@@ -165,8 +237,12 @@ OTHERS: list[Data] = [
     AgentToolPart("add", {"a": 1}, {"sum": 3}, True, "ap1"),
     AgentMemoryPart("recalled", (RECORD,)),
     AgentContextPart("tools", "loaded", tools=("late",)),
-    Policy(3, False, False, 100, True),
-    Spent(USAGE, 1.5, 0.5, {"add": 2}, 10),
+    Policy(3, False, False, 100, True, LIMITS, True, "native", 2, False),
+    Spent(TALLY, TALLY, LIMITS, 10, TALLY),
+    CheckOutput("{}"),
+    Nudge("stuck", "add", 4),
+    ReportLimits((BREACH,)),
+    Raise(BREACH),
     Prepare(),
     Compact(),
     CallModel(1, True, "none"),

@@ -6,15 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.core.diagnostics import TurnDiagnostics
+from sapwood.core.diagnostics import ChildTurn, TurnDiagnostics
 from sapwood.core.events import (
     AgentEvent,
+    ApprovalRequested,
+    ApprovalResolved,
     CompactionFinished,
     CompactionStarted,
     ContextPrepared,
     ContextUpdated,
+    LimitExtended,
     MessageAdded,
     MessageInterrupted,
+    OutputChecked,
+    OutputDelta,
     ProviderWaiting,
     RoundFinished,
     RoundRestarted,
@@ -29,10 +34,13 @@ from sapwood.core.events import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
+    UsageLimitReached,
 )
+from sapwood.core.evolve import evolve
 from sapwood.core.ledger import ContextLedger, LedgerLine
+from sapwood.core.limits import LimitBreach, Tally
 from sapwood.core.messages import Image, Message, Recalled, Text, Thinking, ToolCall, ToolResult
-from sapwood.core.run import OpenCall, Run, evolve
+from sapwood.core.run import Child, OpenCall, Run
 from sapwood.core.usage import RoundUsage, Usage
 from sapwood.testing import fold
 
@@ -49,6 +57,115 @@ REPLIED = IDLE.replace(phase="replied", messages=(PROMPT, REPLY), calls=ASKED)
 FINISHED = ToolFinished(key="r0c1", tool_call_id="r0c1", name="b", result="two", value="two")
 TWO_DONE = OpenCall(TWO, "r0c1", "done", result=ToolResult("r0c1", "b", (Text("two"),)))
 ENDED = TurnDiagnostics(stopped_by="stop")
+ONCE = Tally(USAGE, 1, unpriced=True)
+ASKS = ApprovalRequested(key="r0c0", tool_call_id="x", name="a", tool_input={"n": 1}, digest="d")
+OUTSIDE = ASKS.replace(kind="external")
+YES = ApprovalResolved(key="r0c0", tool_call_id="x", name="a", approved=True, digest="d")
+WAITS = REPLIED.replace(calls=(OpenCall(ONE, "x", "waiting", request=ASKS), ASKED[1]))
+COST = LimitBreach("cost", 2, 1)
+CALLS = LimitBreach("tool_calls", 2, 1, "turn")
+CHILD = Run("r/x", phase="paused", stopped_by="limit_ask", asks=True, limits=(COST,), tally=ONCE)
+PARENT = REPLIED.replace(calls=(OpenCall(ONE, "x", "running"), ASKED[1]), children={"x": Child("reader", CHILD)})
+DIED = CHILD.replace(phase="idle", stopped_by=None, asks=False)
+REFUSED = FINISHED.replace(limit=CALLS)
+OUTPUT = FINISHED.replace(name="final_result", output="{}")
+NO_OUTPUT = OUTPUT.replace(output=None, output_error="no")
+REPEATED = REPLIED.replace(calls=(TWO_DONE.replace(fingerprint="rb"),), repeats={"rb": 3, "ra": 2})
+
+FOLDED: list[tuple[str, Run, AgentEvent, Run]] = [
+    ("a call waits", REPLIED, ASKS, WAITS),
+    (
+        "it is answered",
+        WAITS,
+        YES,
+        REPLIED.replace(calls=(OpenCall(ONE, "x", "decided", request=ASKS, decision=YES), ASKED[1])),
+    ),
+    ("paused among tools", WAITS.replace(phase="paused", stopped_by="approval"), TurnResumed(), WAITS),
+    (
+        "resumed where somebody can be asked",
+        WAITS.replace(phase="paused", children={"y": Child("b", WAITS)}),
+        TurnResumed(asks_again=True),
+        WAITS.replace(
+            calls=(OpenCall(ONE, "x", "started", request=ASKS), ASKED[1]),
+            children={"y": Child("b", WAITS.replace(calls=(OpenCall(ONE, "x", "started", request=ASKS), ASKED[1])))},
+        ),
+    ),
+    (
+        "what comes from outside is asked of nobody here",
+        WAITS.replace(calls=(OpenCall(ONE, "x", "waiting", request=OUTSIDE),)),
+        TurnResumed(asks_again=True),
+        WAITS.replace(calls=(OpenCall(ONE, "x", "waiting", request=OUTSIDE),)),
+    ),
+    ("the last round, before its time", IDLE, RoundStarted(round=1, max_rounds=3, wrap_up="stuck"), IDLE.replace(
+        phase="calling", wrapping="stuck")),
+    ("it is over", IDLE.replace(wrapping="stuck"), RoundFinished(round=0, usage=RoundUsage(0, seconds=2.0)),
+        IDLE.replace(wrapping="stuck", wrapped=True, round=1, rounds=(RoundUsage(0, seconds=2.0),),
+            tally=Tally(seconds=2.0))),
+    ("a child started", PARENT.replace(children={}), TurnStarted(path=("x",), run_id="r/x", agent="reader"),
+        PARENT.replace(children={"x": Child("reader", Run("r/x", phase="idle"))})),
+    ("a child's child", PARENT, TurnStarted(path=("x", "y"), run_id="r/x/y", agent="deep"),
+        PARENT.replace(children={"x": Child("reader", CHILD.replace(
+            children={"y": Child("deep", Run("r/x/y", phase="idle"))}))})),
+    (
+        "a child's call is answered",
+        PARENT.replace(children={"x": Child("reader", DIED)}),
+        ToolFinished(key="r0c0", tool_call_id="x", name="a", result="it failed", is_error=True),
+        PARENT.replace(
+            calls=(
+                OpenCall(ONE, "x", "done", result=ToolResult("r0c0", "a", (Text("it failed"),), True)),
+                ASKED[1],
+            ),
+            children={},
+            child_turns=(ChildTurn("x", "reader", DIED.diagnostics("error", "it failed")),),
+            children_tally=ONCE,
+            tally=Tally(calls={"a": 1}),
+        ),
+    ),
+    ("a limit reached", IDLE, UsageLimitReached(kind="cost", used=2, limit=1), IDLE.replace(limits=(COST,))),
+    ("a limit refused a call", REPLIED, REFUSED, REPLIED.replace(calls=(ASKED[0], TWO_DONE), refused_by=(CALLS,))),
+    (
+        "a limit raised, for a child that waits for it, too",
+        PARENT.replace(limits=(COST, CALLS), refused_by=(CALLS,), declined=("run/cost",), asks=True),
+        LimitExtended(kind="cost", amount=3, by="ann"),
+        PARENT.replace(
+            limits=(CALLS,),
+            refused_by=(CALLS,),
+            extended={"run/cost": 3},
+            children={"x": Child("reader", CHILD.replace(limits=(), extended={"run/cost": 3}, asks=False))},
+        ),
+    ),
+    (
+        "a limit of one turn raised again",
+        PARENT.replace(limits=(CALLS,), extended={"turn/tool_calls": 1}),
+        LimitExtended(kind="tool_calls", amount=2, scope="turn"),
+        PARENT.replace(extended={"turn/tool_calls": 3}),
+    ),
+    (
+        "a limit stands",
+        IDLE.replace(limits=(COST,), asks=True),
+        LimitExtended(kind="cost", amount=0),
+        IDLE.replace(limits=(COST,), declined=("run/cost",)),
+    ),
+    ("output recorded", REPLIED.replace(output_error="a"), OUTPUT, REPLIED.replace(
+        calls=(ASKED[0], TWO_DONE.replace(result=ToolResult("r0c1", "b", (Text("two"),)))), output="{}")),
+    ("output refused", REPLIED, NO_OUTPUT, REPLIED.replace(
+        calls=(ASKED[0], TWO_DONE), output_failures=1, output_error="no")),
+    ("output refused after it was recorded", REPLIED.replace(output="{}"), NO_OUTPUT, REPLIED.replace(
+        calls=(ASKED[0], TWO_DONE), output="{}")),
+    ("output read", IDLE.replace(output_error="a"), OutputChecked(output="{}"),
+        IDLE.replace(output="{}", output_read=True)),
+    ("output not read", IDLE.replace(output_failures=1), OutputChecked(error="no"),
+        IDLE.replace(output_failures=2, output_error="no", output_read=True)),
+    ("output so far", IDLE, OutputDelta(value={}), IDLE),
+    ("asked for output", IDLE.replace(stop_reason="stop"), MessageAdded(message=PROMPT, nudge="output"),
+        IDLE.replace(messages=(PROMPT, PROMPT))),
+    ("told of what repeats", REPEATED, MessageAdded(message=PROMPT, nudge="stuck"),
+        REPEATED.replace(messages=(PROMPT, REPLY, PROMPT), nudged="rb")),
+    ("it repeats", REPEATED.replace(nudged="rb"), RoundFinished(round=0, usage=RoundUsage(0)),
+        REPEATED.replace(phase="idle", round=1, rounds=(RoundUsage(0),), repeats={"rb": 4}, nudged="rb", stuck=True)),
+    ("it repeats no more", REPEATED.replace(nudged="ra"), RoundFinished(round=0, usage=RoundUsage(0)),
+        REPEATED.replace(phase="idle", round=1, rounds=(RoundUsage(0),), repeats={"rb": 4})),
+]  # fmt: skip
 
 TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
     ("started", Run(), TurnStarted(run_id="r", prompt=PROMPT), IDLE),
@@ -123,7 +240,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         "round restarted, with what it used",
         IDLE.replace(phase="calling"),
         RoundRestarted(round=0, usage=USAGE),
-        IDLE.replace(phase="calling", usage=USAGE, broken_off=USAGE),
+        IDLE.replace(phase="calling", usage=USAGE, broken_off=USAGE, tally=ONCE),
     ),
     (
         "round restarted, as it was too long",
@@ -138,7 +255,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         "interrupted, what it used is kept",
         IDLE.replace(phase="calling"),
         MessageInterrupted(message=Message("assistant", ()), usage=USAGE),
-        IDLE.replace(usage=USAGE, broken_off=USAGE),
+        IDLE.replace(usage=USAGE, broken_off=USAGE, tally=ONCE),
     ),
     (
         "interrupted, its text alone kept",
@@ -168,6 +285,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
             usage=USAGE,
             last_usage=USAGE,
             texts=("let me",),
+            tally=ONCE,
         ),
     ),
     (
@@ -184,6 +302,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
             usage=USAGE,
             last_usage=Usage(),
             texts=("a", ""),
+            tally=Tally(requests=1),
         ),
     ),
     (
@@ -191,7 +310,13 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         REPLIED.replace(phase="calling", had_calls=True, usage=USAGE),
         MessageAdded(message=Message("assistant", ()), usage=USAGE),
         REPLIED.replace(
-            calls=(), had_calls=False, stop_reason="stop", usage=Usage(20, 10), last_usage=USAGE, texts=("",)
+            calls=(),
+            had_calls=False,
+            stop_reason="stop",
+            usage=Usage(20, 10),
+            last_usage=USAGE,
+            texts=("",),
+            tally=ONCE,
         ),
     ),
     (
@@ -212,7 +337,12 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         ToolRunning(key="r0c1", attempt=2),
         REPLIED.replace(calls=(ASKED[0], OpenCall(TWO, "r0c1", "running", attempt=2))),
     ),
-    ("the later of two calls done", REPLIED, FINISHED, REPLIED.replace(calls=(ASKED[0], TWO_DONE))),
+    (
+        "the later of two calls done",
+        REPLIED,
+        FINISHED,
+        REPLIED.replace(calls=(ASKED[0], TWO_DONE), tally=Tally(calls={"b": 1})),
+    ),
     (
         "the last one done: results in call order",
         REPLIED.replace(calls=(ASKED[0], TWO_DONE)),
@@ -247,8 +377,10 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
                     ),
                 ),
             ),
+            tally=Tally(calls={"a": 1}),
         ),
     ),
+    *FOLDED,
     (
         "round finished",
         REPLIED.replace(round=1, rounds=(RoundUsage(0),), lines=(LINE,)),
@@ -266,7 +398,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
             f"turn paused: {cause}",
             IDLE,
             TurnFinished(text="", diagnostics=TurnDiagnostics(stopped_by=cause)),
-            IDLE.replace(phase="paused", stopped_by=cause),
+            IDLE.replace(phase="paused", stopped_by=cause, asks=cause == "limit_ask"),
         )
         for cause in ("approval", "limit_ask")
     ),

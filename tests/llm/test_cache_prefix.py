@@ -135,7 +135,9 @@ LOOPS: dict[str, list[Said]] = {
         [("look", {"place": 2})],
         [("look", {"place": number}) for number in range(30)],
     ],
-    "as many calls as just fit": [[("look", {"place": n}) for n in range(count)] for count in range(6, 12)],
+    "as many calls as just fit": [
+        [("look", {"place": n, "of": count}) for n in range(count)] for count in range(6, 12)
+    ],
 }
 
 

@@ -4,36 +4,36 @@ Laws: no state of a turn lives here, so any number of turns may overlap on one A
 `last_result`, `last_output` and `last_messages` are written once, together, when a turn ends.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from sapwood.agent.assemble import assemble
+from sapwood.agent.assemble import assemble, below, require_prices
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
+from sapwood.agent.fluent import Configured, models_of, ttl_of
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
+from sapwood.agent.subagents import agent_tool
 from sapwood.context.meter import Calibration
 from sapwood.context.result import ContextResult
-from sapwood.context.source import ContextSource, SourceLike
-from sapwood.core.budget import TokenBudget
 from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
 from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest
-from sapwood.core.names import name_map
 from sapwood.core.ports import Runtime
-from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.transcript import Transcript
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.cache_watch import CacheWatch
-from sapwood.loop.spec import LiveTurn
+from sapwood.loop.gate import Grants
+from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import finished_transcript, start_run
 from sapwood.loop.turn import first_request, run_turn
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 
 if TYPE_CHECKING:
+    from sapwood.core.agent_tool import AgentTool
     from sapwood.runtime.private_loop import PrivateLoops
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class _Last(msgspec.Struct, frozen=True):
     live: LiveTurn
 
 
-class Agent:
+class Agent(Configured):
     """A model with tools, memory and a context that always fits.
 
     model: `provider/model`; without a provider it is Anthropic's. api_key, base_url: None reads the provider's
@@ -90,12 +90,12 @@ class Agent:
         max_retries: int = 2,
         cache: bool | CacheTtl = True,
     ) -> None:
-        self._config = AgentConfig(
+        config = AgentConfig(
             model=model,
             api_key=api_key,
             base_url=base_url,
             llm=llm,
-            fallbacks=_models(fallbacks),
+            fallbacks=models_of(fallbacks),
             max_tokens=max_tokens,
             max_response_tokens=max_response_tokens,
             max_rounds=max_rounds,
@@ -105,36 +105,14 @@ class Agent:
             tokenizer=tokenizer,
             expose_errors=expose_errors,
             max_retries=max_retries,
-            cache=_ttl(cache),
+            cache=ttl_of(cache),
         )
-        self._provider: LLMProvider | None = None
+        super().__init__(config)
         self._calibration = Calibration()
         self._watch = CacheWatch()
         self._loops: PrivateLoops | None = None
         self._last: _Last | None = None
-
-    # -- configuration ---------------------------------------------------------------------------
-
-    def with_system_prompt(self, prompt: str) -> "Agent":
-        """Set the system prompt; the last one counts. Braces in it are just text."""
-        return self._set(system_prompt=prompt)
-
-    def with_tools(self, tools: Iterable[ToolLike]) -> "Agent":
-        """Add tools: AgentTools (functions under `@tool`), or schemas in a provider's form.
-
-        Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
-        """
-        added = (*self._config.tools, *(to_tool(item) for item in tools))
-        name_map(schema_of(item).name for item in added)
-        return self._set(tools=added)
-
-    def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> "Agent":
-        """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
-        return self._set(sources=(*self._config.sources, *sources))
-
-    def with_budget(self, budget: TokenBudget) -> "Agent":
-        """Set the window, the reserve for the reply and the shares of the sources."""
-        return self._set(budget=budget)
+        self._grants = Grants()
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -230,11 +208,37 @@ class Agent:
             return live.transcript(live.run)
         return finished_transcript(live.spec.history, live.run)
 
+    @property
+    def approvals(self) -> Grants:
+        """The answers that are remembered (`ApprovalDecision.remember`): list them, or take them back."""
+        return self._grants
+
+    def as_tool(self, name: str, description: str, *, timeout: float | None = None) -> "AgentTool":
+        """Return this agent as a tool `name(task)` for another agent; see `with_subagents` for what it inherits.
+
+        Each call is a turn of its own, with this agent's model, tools and output model. timeout: seconds for one,
+        without the time that a person takes to answer. Called as a plain function, it returns the text.
+        """
+        return agent_tool(self, name, description, timeout)
+
     # -- inside ----------------------------------------------------------------------------------
 
-    def _set(self, **changes: Any) -> "Agent":
-        self._config = self._config.changed(**changes)
-        return self
+    def child_spec(
+        self, parent: LiveTurn, path: tuple[str, ...], name: str, *, timeout: float | None, inherits: bool
+    ) -> TurnSpec:
+        """Return what a turn of this agent needs as a subagent of another turn.
+
+        inherits: it asks the caller's model.
+        """
+        provider = parent.spec.provider if inherits else self._llm()
+        config = self._config.changed(
+            turn_limits=self._config.turn_limits.narrowed(self._config.usage_limits)
+            if self._config.turn_limits is not None
+            else self._config.usage_limits
+        )
+        require_prices(parent.spec.pool.limits, provider)
+        spec = assemble(config, provider, Transcript(), calibration=self._calibration, watch=self._watch)
+        return below(spec, parent, path, name, timeout=timeout)
 
     def _events(
         self, prompt: Prompt, messages: History, cancel: CancelToken | None, runtime: Runtime
@@ -242,7 +246,13 @@ class Agent:
         message = to_prompt(prompt)
         history = to_history(messages)
         spec = assemble(
-            self._config, self._llm(), history, calibration=self._calibration, watch=self._watch, cancel=cancel
+            self._config,
+            self._llm(),
+            history,
+            calibration=self._calibration,
+            watch=self._watch,
+            cancel=cancel,
+            grants=self._grants,
         )
         run = start_run(runtime.new_id())
         live = LiveTurn(run, spec, on_end=self._ended)
@@ -259,25 +269,6 @@ class Agent:
         if counter is None:
             raise ConfigError(f"{first.profile.origin} cannot count tokens; leave exact= out for an estimate")
         return counter
-
-    def _llm(self) -> LLMProvider:
-        if self._provider is None:
-            config = self._config
-            self._provider = config.llm or _create(config.model, config.api_key, config.base_url)
-            if config.fallbacks:
-                others = [
-                    _create(item, self._key_for(item), None) if isinstance(item, str) else item
-                    for item in config.fallbacks
-                ]
-                self._provider = FallbackProvider([self._provider, *others])
-        return self._provider
-
-    def _key_for(self, model: str) -> str | None:
-        """Return the key that was passed where this model is of the same provider; it goes to nobody else."""
-        from sapwood.llm.registry import provider_of
-
-        config = self._config
-        return config.api_key if provider_of(model) == provider_of(config.model) else None
 
     def _private_loops(self) -> "PrivateLoops":
         if self._loops is None:
@@ -297,41 +288,6 @@ class Agent:
 
 async def _alone(value: Coroutine[Any, Any, T]) -> AsyncGenerator[T, None]:
     yield await value
-
-
-def _create(model: str, api_key: str | None, base_url: str | None) -> LLMProvider:
-    from sapwood.llm.registry import create_provider
-
-    return create_provider(model, api_key=api_key, base_url=base_url)
-
-
-def _models(fallbacks: Sequence[str | LLMProvider] | None) -> tuple[str | LLMProvider, ...]:
-    if isinstance(fallbacks, str):
-        raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
-    for item in fallbacks or ():
-        if isinstance(item, str):
-            _require_known(item)
-        elif not hasattr(item, "stream"):
-            raise ConfigError(
-                f"a fallback is a model's name or a provider (create_provider(...)), not {type(item).__name__}"
-            )
-    return tuple(fallbacks or ())
-
-
-def _require_known(model: str) -> None:
-    from sapwood.llm.registry import require_known
-
-    require_known(model)
-
-
-def _ttl(cache: bool | CacheTtl) -> CacheTtl | None:
-    if cache is False:
-        return None
-    if cache is True:
-        return "5m"
-    if cache not in ("5m", "1h"):
-        raise ConfigError(f'cache must be True, False, "5m" or "1h", not {cache!r}')
-    return cache
 
 
 def _cause(error: BaseException | None) -> Cause:

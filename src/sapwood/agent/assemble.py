@@ -1,22 +1,36 @@
 """assemble: AgentConfig -> TurnSpec; the only place that knows every source."""
 
 from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
 
 from sapwood.agent.config import DEFAULT_RESPONSE_TOKENS, AgentConfig
+from sapwood.agent.subagents import Subagent, spawners
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
-from sapwood.core.model import LLMProvider, ModelProfile, ToolLoading
+from sapwood.core.errors import ConfigError
+from sapwood.core.limits import UsageLimits
+from sapwood.core.model import LLMProvider, ModelProfile, OutputMode, ToolLoading
+from sapwood.core.tools import BoundTool
 from sapwood.core.transcript import Transcript
+from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
+from sapwood.llm.pricing import cost_of
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
-from sapwood.loop.spec import TurnSpec
+from sapwood.loop.gate import Gate, Grants
+from sapwood.loop.pool import UsagePool
+from sapwood.loop.spec import LiveTurn, TurnSpec
+from sapwood.sources.subagents import SubagentSource
 from sapwood.sources.system_prompt import SystemPromptSource
 from sapwood.sources.toolset import ToolsetSource
+
+N = TypeVar("N", int, float)
 
 
 def assemble(
@@ -27,6 +41,8 @@ def assemble(
     calibration: Calibration,
     watch: CacheWatch | None = None,
     cancel: CancelToken | None = None,
+    grants: Grants | None = None,
+    scope: str = "",
 ) -> TurnSpec:
     """Return what a turn of this agent needs."""
     profile = provider.profile
@@ -34,10 +50,20 @@ def assemble(
     reserve = _reserve(config, window, provider)
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
+    require_prices(config.usage_limits, provider)
     return TurnSpec(
         provider=provider,
         context=ContextManager(sources=list(_sources(config)), budget=budget, trim_history=True),
-        policy=Policy(max_rounds=config.max_rounds, final_round=True, window=room),
+        policy=Policy(
+            max_rounds=config.max_rounds,
+            final_round=True,
+            window=room,
+            limits=config.turn_limits,
+            notices_stuck=True,
+            output=_output_mode(config, profile),
+            max_output_retries=config.max_output_retries,
+            forces_output=profile.forced_tool_choice,
+        ),
         meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
         window=room,
@@ -50,7 +76,100 @@ def assemble(
         cancel=cancel,
         cache=config.cache,
         watch=watch or CacheWatch(),
+        gate=Gate(
+            config.pre_hooks,
+            config.post_hooks,
+            config.approve,
+            defers=config.defers,
+            expires_seconds=config.expires_seconds,
+            grants=grants or Grants(),
+            scope=scope,
+            asks_unknown=config.asks_unknown,
+        ),
+        pool=UsagePool(config.usage_limits),
+        children=spawners(config.subagents, _agent_tools(config)),
+        output=config.output,
+        tells_budget=config.remaining_budget,
+        max_depth=config.max_depth,
     )
+
+
+def below(spec: TurnSpec, parent: LiveTurn, path: tuple[str, ...], name: str, *, timeout: float | None) -> TurnSpec:
+    """Return the spec of an agent as the subagent of a turn: what governs that turn governs it, too.
+
+    It may only narrow: its hooks come after the parent's, of two limits the smaller counts, and its own limits stand
+    beside the pool of the tree. timeout: seconds for the task.
+    """
+    above = parent.spec
+    limits = spec.policy.limits
+    if timeout is not None:
+        limits = (limits or UsageLimits()).narrowed(UsageLimits(seconds_limit=timeout))
+    gate = msgspec.structs.replace(
+        above.gate,
+        pre=(*above.gate.pre, *spec.gate.pre),
+        post=(*spec.gate.post, *above.gate.post),
+        approve=above.gate.approve or (None if above.gate.defers else spec.gate.approve),
+        defers=above.gate.defers or (above.gate.approve is None and spec.gate.defers),
+        asks_unknown=above.gate.asks_unknown or spec.gate.asks_unknown,
+    )
+    return msgspec.structs.replace(
+        spec,
+        policy=spec.policy.replace(limits=limits),
+        gate=gate,
+        pool=above.pool,
+        agent=name,
+        path=path,
+        root_id=parent.root_id,
+        max_depth=min(above.max_depth, spec.max_depth),
+        cancel=above.cancel,
+        expose_errors=above.expose_errors and spec.expose_errors,
+        tool_timeout_seconds=_smaller(above.tool_timeout_seconds, spec.tool_timeout_seconds),
+        tool_result_max_tokens=_smaller(above.tool_result_max_tokens, spec.tool_result_max_tokens),
+        tells_budget=above.tells_budget or spec.tells_budget,
+    )
+
+
+def require_prices(limits: UsageLimits | None, provider: LLMProvider) -> None:
+    """Raise ConfigError where `strict_cost` is asked for and a model of the chain has no known price."""
+    if limits is None or limits.cost_limit is None or not limits.strict_cost:
+        return
+    for origin in unpriced(provider):
+        raise ConfigError(
+            f"the price of {origin} is not known, so cost_limit could not be kept; name it in MODEL_PRICING, "
+            "set another limit, or leave strict_cost out"
+        )
+
+
+def unpriced(provider: LLMProvider) -> tuple[str, ...]:
+    """Return the models of a provider, or of a chain of them, whose price is not known."""
+    chain = provider.providers if isinstance(provider, FallbackProvider) else (provider,)
+    origins = (item.profile.origin for item in chain)
+    return tuple(origin for origin in origins if cost_of(Usage(1, 1), *_halves(origin)) is None)
+
+
+def _halves(origin: str) -> tuple[str, str]:
+    provider, _, model = origin.partition("/")
+    return provider, model
+
+
+def _smaller(first: N | None, second: N | None) -> N | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
+
+
+def _output_mode(config: AgentConfig, profile: ModelProfile) -> OutputMode | None:
+    """Return how the output is asked for; `native` is what it says only where the model takes a schema."""
+    if config.output is None:
+        return None
+    if config.output_mode == "native" and profile.structured_output != "native":
+        return "tool"
+    return config.output_mode
+
+
+def _agent_tools(config: AgentConfig) -> dict[str, Subagent]:
+    found = (item for item in config.tools if isinstance(item, BoundTool) and item.agent is not None)
+    return {item.name: Subagent(item.name, item.agent, item.timeout_seconds) for item in found}
 
 
 def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
@@ -58,6 +177,8 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
         yield SystemPromptSource(config.system_prompt)
     if config.tools:
         yield ToolsetSource(config.tools)
+    if config.subagents:
+        yield SubagentSource({item.name: item.description for item in config.subagents})
     yield from config.sources
 
 

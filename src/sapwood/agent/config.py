@@ -6,11 +6,15 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from sapwood.agent.subagents import MAX_DEPTH, Subagent
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
-from sapwood.core.model import CacheTtl, LLMProvider
+from sapwood.core.limits import UsageLimits
+from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.tools import BoundTool, ToolSchema
+from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.loop.spec import OutputReader
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
@@ -50,6 +54,20 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[ContextSource | SourceLike, ...] = ()
     budget: TokenBudget | None = None
     cache: CacheTtl | None = "5m"
+    usage_limits: UsageLimits | None = None
+    turn_limits: UsageLimits | None = None
+    remaining_budget: bool = False
+    pre_hooks: tuple[PreHook, ...] = ()
+    post_hooks: tuple[PostHook, ...] = ()
+    approve: Approve | None = None
+    defers: bool = False
+    expires_seconds: float | None = None
+    asks_unknown: bool = False
+    output: OutputReader | None = None
+    output_mode: OutputMode = "tool"
+    max_output_retries: int = 1
+    subagents: tuple[Subagent, ...] = ()
+    max_depth: int = MAX_DEPTH
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -6,6 +6,7 @@ change, then what was recalled for this turn, then the transcript, which only gr
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -18,11 +19,6 @@ from sapwood.core.model import CachePlan, CacheTtl, ModelProfile, ModelRequest
 from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
-
-FINAL_NOTICE = (
-    "[system] Final round: the round budget is used up. Give your final answer now, from what you have. "
-    "Tools are not available any more."
-)
 
 
 class Fixed:
@@ -108,10 +104,13 @@ def render(
     *,
     loaded: tuple[str, ...],
     max_tokens: int | None,
+    notice: str | None = None,
+    output_schema: dict[str, Any] | None = None,
 ) -> ModelRequest:
     """Return the request of this call.
 
     transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
+    notice: a last word of the loop. output_schema: what the answer must fit, where the model takes a schema.
     """
     offered = fixed.offered
     recalled = tuple(block.text for block in run.recalled)
@@ -121,7 +120,8 @@ def render(
         offered.with_loaded(loaded),
         action.tool_choice,
         max_tokens,
-        FINAL_NOTICE if action.final else None,
+        notice,
+        output_schema=output_schema,
     )
 
 

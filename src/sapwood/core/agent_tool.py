@@ -63,7 +63,9 @@ class AgentTool(BaseModel):
     one parameter is annotated with it.
     timeout: seconds, None takes the agent's. max_result_tokens: None takes the agent's.
     read_only: has no effect. idempotent: repeating it with the same key does no harm.
-    requires_approval: a person is asked first. defer_loading: found by search instead of listed.
+    requires_approval: a person is asked first; or a function of the arguments, as JSON, that tells whether one is.
+    external: nothing runs here; the turn pauses, and the result comes from outside (`Agent.resume`).
+    defer_loading: found by search instead of listed.
 
     >>> lookup = AgentTool(
     ...     name="lookup",
@@ -85,7 +87,8 @@ class AgentTool(BaseModel):
     timeout: float | None = Field(default=None, gt=0)
     read_only: bool = False
     idempotent: bool = False
-    requires_approval: bool = False
+    requires_approval: bool | Callable[..., Any] = False
+    external: bool = False
     max_result_tokens: int | None = Field(default=None, gt=0)
     input_examples: tuple[dict[str, Any], ...] = ()
     defer_loading: bool = False
@@ -94,6 +97,7 @@ class AgentTool(BaseModel):
     _binding: Literal["none", "instance", "class"] = PrivateAttr(default="none")
     _is_method: bool = PrivateAttr(default=False)
     _needs: str | None = PrivateAttr(default=None)
+    _agent: Any = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -173,7 +177,15 @@ class AgentTool(BaseModel):
             requires_approval=self.requires_approval,
             timeout_seconds=self.timeout,
             max_result_tokens=self.max_result_tokens,
+            external=self.external,
+            agent=self._agent,
         )
+
+    def of_agent(self, agent: object) -> "AgentTool":
+        """Return this tool as one that a subagent answers; `Agent.as_tool` makes these."""
+        made = self.model_copy()
+        made._agent = agent
+        return made
 
     def _arguments(self) -> Arguments:
         if self._needs is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import ClassVar, Literal, TypeAlias
 
+from sapwood.core.approval import ApprovalRequest
+from sapwood.core.limits import LimitBreach
 from sapwood.core.struct import Data
 from sapwood.core.usage import RoundUsage, Usage
 
@@ -27,6 +29,8 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
 
     error: for `error` and `cancelled`, the kind of the exception and its message. broken_off: what replies used that
     belong to no finished round, as they never became complete or the turn ended there; the totals hold it too.
+    children: the turns of subagents, however they ended. limits: the limits that were reached, also by a turn that
+    ended by itself. waiting: what a paused turn waits for, in the whole tree. output_error: why there is no output.
     """
 
     type: ClassVar[Literal["turn_diagnostics"]] = "turn_diagnostics"
@@ -35,6 +39,9 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
     children: tuple["ChildTurn", ...] = ()
     error: str | None = None
     broken_off: Usage = Usage()
+    limits: tuple[LimitBreach, ...] = ()
+    waiting: tuple[ApprovalRequest, ...] = ()
+    output_error: str | None = None
 
     @property
     def total_prompt_tokens(self) -> int:

@@ -12,6 +12,7 @@
     │   └── ConflictError        somebody else wrote meanwhile
     ├── RunPausedError           the run waits for a person
     ├── OutputMissingError       a run ended without a valid output
+    ├── UsageLimitError          a usage limit was reached whose policy is to raise
     ├── ConversationBusyError    another turn runs on the same conversation
     ├── RunCancelledError        the turn was told to stop
     ├── StepTimeoutError · StepCancelledError    a step did not end by itself
@@ -148,6 +149,17 @@ class RunPausedError(SapwoodError):
 
 class OutputMissingError(SapwoodError):
     """The run ended without a valid output."""
+
+
+class UsageLimitError(SapwoodError):
+    """A usage limit was reached whose policy is `raise`. breach: which one, and by how much (a LimitBreach)."""
+
+    def __init__(self, message: str, *, breach: object = None) -> None:
+        super().__init__(message)
+        self.breach = breach
+
+    def __reduce__(self) -> tuple[type["UsageLimitError"], tuple[str], dict[str, object]]:
+        return type(self), (str(self),), self.__dict__.copy()
 
 
 class ConversationBusyError(SapwoodError):

@@ -5,10 +5,13 @@ Laws: these are the events that the user sees; there is no second log. An event 
 The promised order is in `sapwood.testing.assert_ordered`.
 """
 
+from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from sapwood.core.approval import ApprovalRequest, WaitKind
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.ledger import ContextLedger, LedgerLine
+from sapwood.core.limits import LimitBreach, LimitKind, LimitScope
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.messages import Message, ResultPart
 from sapwood.core.model import StopReason
@@ -31,18 +34,23 @@ class Event(Data, frozen=True):
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
-    """A turn began; always the first event."""
+    """A turn began; always the first event. agent: the name of the subagent whose turn it is."""
 
     type: ClassVar[Literal["turn_started"]] = "turn_started"
     run_id: str = ""
     prompt: Message | None = None
+    agent: str = ""
 
 
 class TurnResumed(Event, frozen=True, kw_only=True, tag="turn_resumed"):
-    """A turn goes on after a crash or a pause; the first event of a later segment."""
+    """A turn goes on after a crash or a pause; the first event of a later segment.
+
+    asks_again: there is somebody to ask now, so the approvals that were waited for are asked for once more.
+    """
 
     type: ClassVar[Literal["turn_resumed"]] = "turn_resumed"
     run_id: str = ""
+    asks_again: bool = False
 
 
 class ContextUpdated(Event, frozen=True, kw_only=True, tag="context_updated"):
@@ -90,12 +98,16 @@ class CompactionFinished(Event, frozen=True, kw_only=True, tag="compaction_finis
 
 
 class RoundStarted(Event, frozen=True, kw_only=True, tag="round_started"):
-    """A model call begins. round counts from 0; ledger is the estimate of what is sent."""
+    """A model call begins. round counts from 0; ledger is the estimate of what is sent.
+
+    wrap_up: why this is the last round, whatever comes of it, where that was decided before its time.
+    """
 
     type: ClassVar[Literal["round_started"]] = "round_started"
     round: int
     max_rounds: int
     ledger: ContextLedger | None = None
+    wrap_up: Cause | None = None
 
 
 class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta", gc=False):
@@ -174,13 +186,19 @@ class MessageInterrupted(Event, frozen=True, kw_only=True, tag="message_interrup
 
 
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
-    """A message entered the transcript: a reply with its usage, or a word of the loop to the model."""
+    """A message entered the transcript: a reply with its usage, or a word of the loop to the model.
+
+    nudge: what the loop's word is about: calls that repeat themselves, or the output that is still owed.
+    refuse_calls: the reply was the last one, so its calls are not run; takes_output: but that of `final_result` is.
+    """
 
     type: ClassVar[Literal["message_added"]] = "message_added"
     message: Message
     usage: Usage | None = None
     stop_reason: StopReason = "stop"
     refuse_calls: bool = False
+    takes_output: bool = False
+    nudge: Literal["stuck", "output"] | None = None
 
 
 class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
@@ -195,6 +213,61 @@ class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
     tool_call_id: str
     name: str
     tool_input: dict[str, Any]
+
+
+class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
+    """A call waits for a person, or for a result from outside.
+
+    tool_input: what the function will get, as JSON. raw_input: what it is made of again, None where it is the same.
+    digest: of tool and input; tool_version: of the tool's definition. Both must still hold when it is answered.
+    expires_at: after that, the call counts as denied.
+    """
+
+    type: ClassVar[Literal["approval_requested"]] = "approval_requested"
+    key: str
+    tool_call_id: str
+    name: str
+    tool_input: dict[str, Any]
+    raw_input: dict[str, Any] | None = None
+    digest: str = ""
+    tool_version: str = ""
+    kind: WaitKind = "approval"
+    reason: str | None = None
+    expires_at: datetime | None = None
+
+    def request(self, run_id: str) -> ApprovalRequest:
+        """Return what is shown to the person who answers."""
+        return ApprovalRequest(
+            self.tool_call_id,
+            self.name,
+            self.tool_input,
+            path=self.path,
+            key=self.key,
+            kind=self.kind,
+            reason=self.reason,
+            expires_at=self.expires_at,
+            run_id=run_id,
+        )
+
+
+class ApprovalResolved(Event, frozen=True, kw_only=True, tag="approval_resolved"):
+    """A call that waited was answered.
+
+    digest: of the request that was answered. updated_input: the arguments to use instead. by: who answered.
+    value, is_error: the result of a tool that runs outside.
+    """
+
+    type: ClassVar[Literal["approval_resolved"]] = "approval_resolved"
+    key: str
+    tool_call_id: str
+    name: str
+    approved: bool
+    reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    digest: str = ""
+    by: str | None = None
+    value: Any = None
+    is_error: bool = False
 
 
 class ToolRunning(Event, frozen=True, kw_only=True, tag="tool_running"):
@@ -215,6 +288,8 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     result: the text that the model sees. value: the JSON form of what the tool returned, for parts and
     user interfaces, absent above 64 kB. content: parts beside the text (images, files), None without.
     details: for a user interface; never shown to the model.
+    fingerprint: of the whole result, before it was cut. limit: the limit that refused the call, None otherwise.
+    output: the JSON text of a structured output that was recorded. output_error: why it was refused.
     """
 
     type: ClassVar[Literal["tool_finished"]] = "tool_finished"
@@ -227,6 +302,59 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     content: tuple[ResultPart, ...] | None = None
     details: Any = None
     loaded: tuple[str, ...] = ()
+    fingerprint: str = ""
+    limit: LimitBreach | None = None
+    output: str | None = None
+    output_error: str | None = None
+
+
+class OutputDelta(Event, frozen=True, kw_only=True, tag="output_delta", gc=False):
+    """The structured output so far, while the model still writes it.
+
+    value: as JSON; what is complete in it fits its type, what does not fit is left out.
+    """
+
+    type: ClassVar[Literal["output_delta"]] = "output_delta"
+    value: Any = None
+
+
+class OutputChecked(Event, frozen=True, kw_only=True, tag="output_checked"):
+    """The text of a reply was read as the structured output.
+
+    output: its JSON text where it fits; error: why it does not.
+    """
+
+    type: ClassVar[Literal["output_checked"]] = "output_checked"
+    output: str | None = None
+    error: str | None = None
+
+
+class UsageLimitReached(Event, frozen=True, kw_only=True, tag="usage_limit_reached"):
+    """A usage limit was reached; it comes after the round that crossed it, or before the call that would have.
+
+    used: what was used, or would be by the next call. scope: `run` for the pool of a tree of agents, `turn` for an
+    agent's own limit. tool: for the limit of one tool, its name.
+    """
+
+    type: ClassVar[Literal["usage_limit_reached"]] = "usage_limit_reached"
+    kind: LimitKind
+    used: float
+    limit: float
+    scope: LimitScope = "run"
+    tool: str = ""
+
+
+class LimitExtended(Event, frozen=True, kw_only=True, tag="limit_extended"):
+    """A person raised a limit, or said (with an amount of 0) that it stands.
+
+    kind: the kind of limit, or `tool:<name>`. by: who did it.
+    """
+
+    type: ClassVar[Literal["limit_extended"]] = "limit_extended"
+    kind: str
+    amount: float
+    scope: LimitScope = "run"
+    by: str | None = None
 
 
 class RoundFinished(Event, frozen=True, kw_only=True, tag="round_finished"):
@@ -276,8 +404,14 @@ AgentEvent: TypeAlias = (
     | MessageInterrupted
     | MessageAdded
     | ToolStarted
+    | ApprovalRequested
+    | ApprovalResolved
     | ToolRunning
     | ToolFinished
+    | OutputDelta
+    | OutputChecked
+    | UsageLimitReached
+    | LimitExtended
     | RoundFinished
     | TurnFinished
 )

@@ -26,11 +26,13 @@ class Runtime(Protocol):
         *args: Any,
         timeout: float | None = None,
         effect: bool = False,
+        waits: bool = False,
     ) -> T:
         """Call a function, plain or async, and return what it returns.
 
         step: a name for logs and engines. timeout: seconds; raises TimeoutError past them.
         effect: it is a tool, whose outcome must not be lost and which takes an execution slot.
+        waits: it may take long without doing anything, as a person who is asked: it must hold up nothing else.
         """
         ...
 
@@ -44,6 +46,10 @@ class Runtime(Protocol):
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
         """Note that an event was folded into the run."""
+        ...
+
+    async def settle(self, event: AgentEvent) -> None:
+        """Note an outcome at once, before it is handed on and folded: whoever takes it may never ask for more."""
         ...
 
     async def sleep(self, seconds: float) -> None:

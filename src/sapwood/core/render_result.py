@@ -85,6 +85,16 @@ def render_result(value: object) -> RenderedResult:
     return RenderedResult(encoded.decode(), tuple(renderer.parts), shown if len(encoded) <= MAX_VALUE_BYTES else None)
 
 
+def json_of(value: object) -> Json:
+    """Return any value as JSON, by the rules for results; raises ToolError for what cannot be shown.
+
+    >>> from datetime import date
+    >>> json_of({"on": date(2026, 1, 2)})
+    {'on': '2026-01-02'}
+    """
+    return _Renderer().json(value, 0)
+
+
 def clean(text: str) -> str:
     """Return the text without lone surrogates, which no JSON and no request can carry.
 

@@ -1,44 +1,25 @@
-"""Run: the whole state of a turn, and `evolve`, the only function that changes it.
+"""Run: the whole state of a turn. `evolve` (core/evolve.py) is the only function that changes it.
 
 Laws: a Run survives JSON at any point and a turn goes on from the copy; it keeps this turn's messages and
 never the past ones; results enter the transcript in call order, so that timing never changes what a model
 sees. What decide needs is a field kept here, never found by walking the transcript.
 """
 
-from typing import ClassVar, Literal, TypeAlias, assert_never
+from collections.abc import Iterator
+from typing import ClassVar, Literal, TypeAlias
 
-from sapwood.core.diagnostics import Cause, TurnDiagnostics
-from sapwood.core.events import (
-    AgentEvent,
-    CompactionFinished,
-    CompactionStarted,
-    ContextPrepared,
-    ContextUpdated,
-    MessageAdded,
-    MessageInterrupted,
-    ProviderWaiting,
-    RoundFinished,
-    RoundRestarted,
-    RoundStarted,
-    ServerToolFinished,
-    ServerToolStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolFinished,
-    ToolRunning,
-    ToolStarted,
-    TurnFinished,
-    TurnResumed,
-    TurnStarted,
-)
+from sapwood.core.approval import ApprovalRequest
+from sapwood.core.diagnostics import Cause, ChildTurn, TurnDiagnostics
+from sapwood.core.events import ApprovalRequested, ApprovalResolved
 from sapwood.core.ledger import ContextLedger, LedgerLine
-from sapwood.core.messages import Message, Recalled, Text, ToolCall, ToolResult
+from sapwood.core.limits import LimitBreach, LimitScope, Tally
+from sapwood.core.messages import Message, Recalled, ToolCall, ToolResult
 from sapwood.core.model import StopReason
 from sapwood.core.struct import Data
 from sapwood.core.usage import RoundUsage, Usage
 
 Phase: TypeAlias = Literal["new", "idle", "calling", "replied", "paused", "ended"]
-CallState: TypeAlias = Literal["asked", "started", "running", "done"]
+CallState: TypeAlias = Literal["asked", "started", "waiting", "decided", "running", "done"]
 
 
 class OpenCall(Data, frozen=True, tag="open_call"):
@@ -46,6 +27,7 @@ class OpenCall(Data, frozen=True, tag="open_call"):
 
     public_id: what events call it: the provider's id where that is unique in the run, else the key.
     refused: it may not run (the final round). attempt: how often its function was begun.
+    request, decision: what a person was asked, and answered. fingerprint: of its answer, see ToolFinished.
     """
 
     type: ClassVar[Literal["open_call"]] = "open_call"
@@ -55,6 +37,17 @@ class OpenCall(Data, frozen=True, tag="open_call"):
     refused: bool = False
     attempt: int = 0
     result: ToolResult | None = None
+    request: ApprovalRequested | None = None
+    decision: ApprovalResolved | None = None
+    fingerprint: str = ""
+
+
+class Child(Data, frozen=True, tag="child"):
+    """The turn of a subagent, while the call that began it has no answer."""
+
+    type: ClassVar[Literal["child"]] = "child"
+    name: str
+    run: "Run"
 
 
 class Run(Data, frozen=True, tag="run"):
@@ -67,6 +60,14 @@ class Run(Data, frozen=True, tag="run"):
     past: past messages that replace the ones of the conversation, None where they stand.
     room: tokens that a request may take since the provider found one too long; 0 before that.
     origin: `provider/model` that answered last. broken_off: what replies used that never became complete.
+    tally: what this turn used; children_tally: what the subagents used whose calls are answered.
+    children: subagents by the id of their call, until it is answered; child_turns: what they reported.
+    limits: the limits that were reached; refused_by: those that refused a call. extended: by how much a person
+    raised them, by `scope/kind`; declined: those that a person let stand. asks: it paused for a limit.
+    wrapping: why the last round was decided early; wrapped: it is over. repeats: calls with equal answers in the
+    rounds just before, by fingerprint; nudged: the one that the model was told of; stuck: it was made again.
+    output_failures: tries at the output that failed; output_error: why the last did; output_read: the last reply
+    was looked at for it.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -97,6 +98,23 @@ class Run(Data, frozen=True, tag="run"):
     room: int = 0
     origin: str = ""
     broken_off: Usage = Usage()
+    tally: Tally = Tally()
+    children: dict[str, Child] = {}
+    child_turns: tuple[ChildTurn, ...] = ()
+    children_tally: Tally = Tally()
+    limits: tuple[LimitBreach, ...] = ()
+    extended: dict[str, float] = {}
+    declined: tuple[str, ...] = ()
+    asks: bool = False
+    wrapping: Cause | None = None
+    wrapped: bool = False
+    refused_by: tuple[LimitBreach, ...] = ()
+    repeats: dict[str, int] = {}
+    nudged: str = ""
+    stuck: bool = False
+    output_failures: int = 0
+    output_error: str | None = None
+    output_read: bool = False
 
     @property
     def prompt(self) -> Message | None:
@@ -112,147 +130,68 @@ class Run(Data, frozen=True, tag="run"):
         """Return what the turn would report if it ended now for this cause."""
         # A reply whose round was never closed: the turn ended while its calls ran.
         open_reply = self.last_usage if self.phase == "replied" and self.last_usage is not None else Usage()
-        return TurnDiagnostics(self.rounds, cause, error=error, broken_off=self.broken_off + open_reply)
-
-
-def evolve(run: Run, event: AgentEvent) -> Run:
-    """Return the run after the event. Deltas and announcements change nothing."""
-    match event:
-        case TurnStarted(run_id=run_id, prompt=prompt):
-            messages = (*run.messages, prompt) if prompt is not None else run.messages
-            return run.replace(run_id=run_id, phase="idle", messages=messages)
-        case TurnResumed():
-            return run.replace(phase="idle") if run.phase in ("calling", "paused") else run
-        case ContextUpdated():
-            return _context_updated(run, event)
-        case ContextPrepared(lines=lines):
-            return run.replace(prepared=True, lines=(*run.lines, *lines))
-        case CompactionFinished(upto=upto, past=past):
-            return run.replace(compacted=run.round, dropped=upto, past=run.past if past is None else past)
-        case RoundStarted(ledger=ledger):
-            return run.replace(phase="calling", ledger=ledger)
-        case MessageInterrupted():
-            return _interrupted(run, event)
-        case MessageAdded():
-            return _message_added(run, event)
-        case ToolStarted(key=key):
-            return _call_changed(run, key, "started", 0)
-        case ToolRunning(key=key, attempt=attempt):
-            return _call_changed(run, key, "running", attempt)
-        case ToolFinished():
-            return _tool_finished(run, event)
-        case RoundFinished(usage=usage):
-            return run.replace(phase="idle", round=run.round + 1, rounds=(*run.rounds, usage), lines=())
-        case TurnFinished(output=output, diagnostics=diagnostics):
-            cause = diagnostics.stopped_by
-            phase: Phase = "paused" if cause in ("approval", "limit_ask") else "ended"
-            return run.replace(phase=phase, stopped_by=cause, output=output)
-        case RoundRestarted():
-            return _restarted(run, event)
-        case (
-            TextDelta()
-            | ThinkingDelta()
-            | CompactionStarted()
-            | ProviderWaiting()
-            | ServerToolStarted()
-            | ServerToolFinished()
-        ):
-            return run
-        case _:
-            assert_never(event)
-
-
-def _context_updated(run: Run, event: ContextUpdated) -> Run:
-    if event.op == "loaded":
-        return run.replace(loaded=(*run.loaded, *(name for name in event.tools if name not in run.loaded)))
-    if event.op != "recalled" or not event.text:
-        return run
-    block = Recalled(event.text, event.source)
-    if event.placement == "system" or run.prompt is None:
-        return run.replace(recalled=(*run.recalled, block))
-    # Beside the prompt, and kept there, so that the prefix does not move in later turns.
-    place = sum(isinstance(part, Recalled) for part in run.prompt.content)
-    content = (*run.prompt.content[:place], block, *run.prompt.content[place:])
-    return run.replace(messages=(run.prompt.replace(content=content), *run.messages[1:]))
-
-
-def _interrupted(run: Run, event: MessageInterrupted) -> Run:
-    text = event.message.text
-    run = _broken_off(run.replace(phase="idle"), event.usage)
-    if not text.strip():
-        return run
-    kept = event.message.replace(content=(Text(text),), partial=True)
-    return run.replace(messages=(*run.messages, kept), texts=(*run.texts, text))
-
-
-def _broken_off(run: Run, usage: Usage | None) -> Run:
-    if usage is None:
-        return run
-    return run.replace(usage=run.usage + usage, broken_off=run.broken_off + usage)
-
-
-def _restarted(run: Run, event: RoundRestarted) -> Run:
-    run = _broken_off(run, event.usage)
-    if not event.room:
-        return run
-    # The round has not begun; the history is shortened first, whatever was done for it before.
-    return run.replace(phase="idle", room=event.room, compacted=run.round - 1)
-
-
-def _message_added(run: Run, event: MessageAdded) -> Run:
-    message = event.message
-    if message.role != "assistant":
-        return run.replace(messages=(*run.messages, message))
-    usage = event.usage or Usage()
-    ids = list(run.call_ids)
-    opened: list[OpenCall] = []
-    for call in message.tool_calls:
-        public_id = call.id if call.id and call.id not in ids else call.key
-        opened.append(OpenCall(call, public_id, refused=event.refuse_calls))
-        ids.append(call.id)
-    calls = tuple(opened)
-    return run.replace(
-        phase="replied",
-        # A reply without content is no message: providers refuse it in the next request.
-        messages=(*run.messages, message) if message.content else run.messages,
-        calls=calls,
-        call_ids=tuple(ids),
-        had_calls=bool(calls),
-        stop_reason=event.stop_reason,
-        usage=run.usage + usage,
-        last_usage=usage,
-        origin=message.origin or "",
-        texts=(*run.texts, message.text),
-    )
-
-
-def _call_changed(run: Run, key: str, state: CallState, attempt: int) -> Run:
-    calls = tuple(
-        item.replace(state=state, attempt=attempt or item.attempt) if item.call.key == key else item
-        for item in run.calls
-    )
-    return run.replace(calls=calls)
-
-
-def _tool_finished(run: Run, event: ToolFinished) -> Run:
-    content = (Text(event.result), *(event.content or ()))
-    calls = tuple(
-        item.replace(
-            state="done",
-            result=ToolResult(
-                event.key,
-                item.call.name,
-                content,
-                is_error=event.is_error,
-                loaded=event.loaded,
-                details=event.details,
-            ),
+        below: Cause = cause if cause in ("error", "cancelled") else "error"
+        open_children = (
+            ChildTurn(id, child.name, child.run.diagnostics(child.run.stopped_by or below))
+            for id, child in self.children.items()
         )
-        if item.call.key == event.key
-        else item
-        for item in run.calls
-    )
-    if any(item.state != "done" for item in calls):
-        return run.replace(calls=calls)
-    results = tuple(item.result for item in calls if item.result is not None)
-    return run.replace(calls=calls, messages=(*run.messages, Message("tool", results)))
+        return TurnDiagnostics(
+            self.rounds,
+            cause,
+            (*self.child_turns, *open_children),
+            error,
+            self.broken_off + open_reply,
+            self.limits,
+            self.waiting() if cause == "approval" else (),
+            self.output_error if self.output is None else None,
+        )
+
+    def waiting(self, path: tuple[str, ...] = (), run_id: str = "") -> tuple[ApprovalRequest, ...]:
+        """Return the calls that wait for an answer, here and in the subagents, in their order."""
+        return tuple(
+            request.replace(path=path).request(run_id or self.run_id)
+            for path, item in self.open_calls(path)
+            if item.state == "waiting" and (request := item.request) is not None
+        )
+
+    def open_calls(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], OpenCall]]:
+        """Yield the calls without an answer, here and in the subagents, with the path that leads to them."""
+        for item in self.calls:
+            if item.state == "done":
+                continue
+            yield path, item
+            child = self.children.get(item.public_id)
+            if child is not None:
+                yield from child.run.open_calls((*path, item.public_id))
+
+    def is_held(self, item: OpenCall) -> bool:
+        """Tell whether a call can only go on once a person has answered."""
+        child = self.children.get(item.public_id)
+        if child is not None and child.run.phase == "paused":
+            return not child.run.can_go_on()
+        return item.state == "waiting"
+
+    def can_go_on(self) -> bool:
+        """Tell whether a paused run was answered, at least in a part."""
+        open_calls = [item for item in self.calls if item.state != "done"]
+        if not open_calls:
+            return not self.asks
+        return any(not self.is_held(item) for item in open_calls)
+
+    def whole_tally(self) -> Tally:
+        """Return what this turn and all below it used."""
+        total = self.tally + self.children_tally
+        for child in self.children.values():
+            total = total + child.run.whole_tally()
+        return total
+
+    def extra(self, scope: LimitScope) -> dict[str, float]:
+        """Return by how much the limits of this scope were raised, by kind."""
+        start = f"{scope}/"
+        return {name.removeprefix(start): by for name, by in self.extended.items() if name.startswith(start)}
+
+
+def most_repeated(run: Run) -> tuple[str, int]:
+    """Return the fingerprint of the call that repeats itself most, and in how many rounds; errors count more."""
+    ranked = sorted(run.repeats.items(), key=lambda item: (item[1] + item[0].startswith("e"), item[0]))
+    return ranked[-1] if ranked else ("", 0)

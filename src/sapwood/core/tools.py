@@ -22,6 +22,8 @@ CALL_TOOL = "call_tool"
 """The one fixed tool through which `dispatch` reaches all others."""
 SEARCH_TOOLS = "search_tools"
 """The meta-tool by which a model finds tools that are not in its list."""
+FINAL_RESULT = "final_result"
+"""The tool by which a model hands in a structured output."""
 
 
 class ToolSchema(Data, frozen=True, tag="tool_schema"):
@@ -71,6 +73,10 @@ class ToolContext:
         return self._cancelled is not None and self._cancelled()
 
 
+ApprovalRule: TypeAlias = Callable[[JsonObject], MaybeAwaitable[bool]]
+"""Tells whether a call with these arguments needs a person's approval."""
+
+
 class BoundTool(msgspec.Struct, frozen=True):
     """A tool that can be run: its schema and the functions behind it.
 
@@ -78,7 +84,10 @@ class BoundTool(msgspec.Struct, frozen=True):
     check: raw arguments -> checked and converted ones; raises ToolInputError. It gets a copy.
     read_only: has no effect, so calls may overlap and may be run again after a crash.
     idempotent: has an effect, but repeating it with the same key does no harm.
+    requires_approval: a person is asked first; or a rule, given the arguments as JSON, plain or async.
     timeout_seconds: None takes the agent's. max_result_tokens: None takes the agent's.
+    external: there is no function here; the result comes from outside while the turn is paused.
+    agent: a subagent that is asked in place of a function.
     """
 
     schema: ToolSchema
@@ -87,9 +96,11 @@ class BoundTool(msgspec.Struct, frozen=True):
     is_async: bool = False
     read_only: bool = False
     idempotent: bool = False
-    requires_approval: bool = False
+    requires_approval: bool | ApprovalRule = False
     timeout_seconds: float | None = None
     max_result_tokens: int | None = None
+    external: bool = False
+    agent: Any = None
 
     @property
     def name(self) -> str:

@@ -69,6 +69,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     tool_schema_tokens, tool_result_tokens: estimates; the provider reports neither apart.
     cost_usd: None where the price is not known, which is not the same as free.
     ledger: what the request of the round held. model: `provider/model` that answered.
+    seconds: how long the round took, without the time that a person took to answer.
     """
 
     type: ClassVar[Literal["round_usage"]] = "round_usage"
@@ -84,6 +85,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     estimated: bool = False
     ledger: ContextLedger | None = None
     model: str = ""
+    seconds: float = 0.0
 
     @property
     def total_tokens(self) -> int:

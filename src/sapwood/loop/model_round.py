@@ -45,6 +45,7 @@ from sapwood.core.usage import Usage
 from sapwood.llm.pricing import cost_of, price_of
 from sapwood.llm.retry import retry_delay
 from sapwood.loop.spec import LiveTurn
+from sapwood.loop.words import final_notice
 
 OVERFLOW_SHARE = 0.5
 """The share of a request that the provider found too long to which the next one is shortened."""
@@ -71,13 +72,26 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
     Raises ContextOverflowError before anything is sent where the request cannot fit, and whatever the
     provider raises; MessageInterrupted comes before that where text had been shown.
     """
-    request, sections = compose(action, run, live)
+    note = live.budget_note(run, rt.monotonic()) if live.spec.tells_budget else ""
+    request, sections = compose(action, run, live, note=note)
     # Where nothing may shorten the history (guide D's manager), it is the caller's and goes out as it is.
     fixed = ("system", "tools", "memory", "prompt")
     trims = live.spec.context.trim_history
     require_fit({str(name): size for name, size in sections.items() if trims or name in fixed}, live.spec.window)
     sent = ledger(sections, run.lines, window=live.spec.window)
-    yield RoundStarted(round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent)
+    with live.reserved(sent.estimated_tokens):
+        yield RoundStarted(
+            round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up
+        )
+        async with aclosing(_asked(request, action, sent.estimated_tokens, run, live, rt)) as events:
+            async for event in events:
+                yield event
+
+
+async def _asked(
+    request: ModelRequest, action: CallModel, sent_tokens: int, run: Run, live: LiveTurn, rt: Runtime
+) -> AsyncGenerator[AgentEvent, None]:
+    """Ask until there is a reply, or nothing more to be done about an error."""
     asking = _Asking(rt)
     while True:
         try:
@@ -87,7 +101,7 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                         yield event
                     elif not _is_asked_again(event, request, asking, live):
                         _watch(event, request, run, live, rt)
-                        yield _added(event, request, action, sent.estimated_tokens, asking, live)
+                        yield _added(event, request, action, sent_tokens, asking, live)
                         return
             continue
         except (LLMError, ConfigError, ConnectionError, TimeoutError) as error:
@@ -107,9 +121,10 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
                 return
 
 
-def compose(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest, dict[Section, int]]:
-    """Return the request of a model call, and its estimated tokens by section."""
+def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> tuple[ModelRequest, dict[Section, int]]:
+    """Return the request of a model call, and its estimated tokens by section. note: a word to end with."""
     spec = live.spec
+    words = [final_notice(action)] if action.final and (action.tool_choice or spec.output is not None) else []
     past, _ = live.totals(run)
     request = render(
         action,
@@ -118,6 +133,8 @@ def compose(action: CallModel, run: Run, live: LiveTurn) -> tuple[ModelRequest, 
         live.transcript(run),
         loaded=live.loaded(run),
         max_tokens=spec.max_response_tokens,
+        notice="\n".join([*words, note] if note else words) or None,
+        output_schema=spec.output.schema if spec.output is not None and action.output == "native" else None,
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
     return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections
@@ -289,7 +306,11 @@ def _added(
         live.fixed.learn(request, reply.usage.input_tokens)
     message = Message("assistant", tuple(parts), origin)
     return MessageAdded(
-        message=message, usage=asking.lost + usage, stop_reason=reply.stop_reason, refuse_calls=action.final
+        message=message,
+        usage=asking.lost + usage,
+        stop_reason=reply.stop_reason,
+        refuse_calls=action.final,
+        takes_output=action.output == "tool",
     )
 
 

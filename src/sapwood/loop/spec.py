@@ -3,7 +3,9 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -13,19 +15,61 @@ from sapwood.context.offered import Executor, Offered
 from sapwood.context.render import Fixed
 from sapwood.context.source import Turn
 from sapwood.core.cancel import CancelToken
-from sapwood.core.decide import Policy
-from sapwood.core.events import MessageInterrupted, Placement
+from sapwood.core.decide import Policy, Spent
+from sapwood.core.events import ApprovalResolved, MessageInterrupted, Placement
+from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
 from sapwood.core.model import CacheTtl, LLMProvider, ToolLoading
 from sapwood.core.run import Run
+from sapwood.core.tools import FINAL_RESULT
 from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
+from sapwood.llm.pricing import cost_of
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
+from sapwood.loop.gate import Gate
+from sapwood.loop.pool import UsagePool
 from sapwood.loop.start import past_of
+from sapwood.loop.words import budget_note
 
 DEFAULT_RESULT_TOKENS = 10_000
+
+
+class OutputReader(Protocol):
+    """What reads and describes a structured output: `sources/output.py` has the one that agents use."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the output; an object at its root."""
+        ...
+
+    def ask_again(self, error: str) -> str:
+        """Return the word to a model whose text was not the output, or was a wrong one (error says why)."""
+        ...
+
+    def read(self, arguments: dict[str, Any]) -> tuple[Any, str]:
+        """Return the validated instance and its JSON text; raises ToolError with what is wrong."""
+        ...
+
+    def read_text(self, text: str) -> tuple[Any, str]:
+        """Return the same for a reply in text; raises ToolError."""
+        ...
+
+
+class ChildTurnSpec(msgspec.Struct, frozen=True):
+    """The turn of a subagent: its name, what it needs, and what it is asked."""
+
+    name: str
+    spec: "TurnSpec"
+    prompt: Message
+
+
+Spawn: TypeAlias = "Callable[[Mapping[str, Any], LiveTurn, tuple[str, ...]], ChildTurnSpec]"
+"""Makes the turn of a subagent: (checked arguments, the turn that calls it, the path of the child) -> its spec.
+
+Raises ToolError where there can be none: its message goes to the model.
+"""
 
 
 class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +81,10 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout_seconds, tool_result_max_tokens: for tools that say nothing themselves; None for no limit.
     cache: how long the provider keeps the prompt's prefix; None to say nothing of caching. watch: notices when
     that cache is no longer hit.
+    gate: hooks and approval. pool: what the whole tree of agents uses. children: the tools that are subagents.
+    output: reads the structured output, where the policy asks for one. agent: the name of a subagent.
+    path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
+    tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     """
 
     provider: LLMProvider
@@ -57,6 +105,15 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     keep_thinking: bool = True
     cache: CacheTtl | None = "5m"
     watch: CacheWatch = msgspec.field(default_factory=CacheWatch)
+    gate: Gate = Gate()
+    pool: UsagePool = msgspec.field(default_factory=UsagePool)
+    children: Mapping[str, Spawn] = {}
+    output: OutputReader | None = None
+    agent: str = ""
+    path: tuple[str, ...] = ()
+    root_id: str = ""
+    tells_budget: bool = False
+    max_depth: int = 3
 
 
 class LiveTurn:
@@ -70,9 +127,11 @@ class LiveTurn:
         "_past",
         "_place",
         "_prompt",
+        "_reserved",
         "_sent",
         "_sent_count",
         "_source",
+        "_started",
         "draft",
         "draft_usage",
         "error",
@@ -80,6 +139,7 @@ class LiveTurn:
         "interrupted",
         "offered",
         "on_end",
+        "output",
         "run",
         "spec",
     )
@@ -100,6 +160,98 @@ class LiveTurn:
         self._past = spec.history
         self._sent = spec.history
         self._sent_count = 0
+        self.output: Any = None
+        self._reserved: dict[str, str] = {}
+        self._started: float | None = None
+
+    @property
+    def root_id(self) -> str:
+        """The id of the run at the top of the tree."""
+        return self.spec.root_id or self.run.run_id
+
+    def seconds(self, run: Run, now: float) -> float:
+        """Return how long the turn took so far, earlier segments included, without waiting for a person."""
+        elapsed = self.spec.pool.clock.read(now)
+        if self._started is None:
+            self._started = elapsed - run.tally.seconds
+        return elapsed - self._started
+
+    def waits(self, now: float) -> None:
+        """Stop the clock: a person is asked."""
+        self.spec.pool.clock.wait(now)
+
+    def goes_on(self, now: float) -> None:
+        """Let the clock go on."""
+        self.spec.pool.clock.go_on(now)
+
+    def decision(self, key: str) -> ApprovalResolved | None:
+        """Return the answer that a person gave to a call, None where there is none."""
+        return next((item.decision for item in self.run.calls if item.call.key == key), None)
+
+    def reserve_call(self, key: str, name: str) -> LimitBreach | None:
+        """Set a tool call aside against the limits of this turn and of the tree; return the one that refuses it."""
+        if name == FINAL_RESULT and self.spec.output is not None:
+            return None
+        run, policy = self.run, self.spec.policy
+        if policy.limits is not None:
+            answered = {item.call.key for item in run.calls if item.state == "done"}
+            tally = run.tally
+            for other in (name for key, name in self._reserved.items() if key not in answered):
+                tally = tally.with_call(other)
+            breach = refuses_call(policy.limits.extended(run.extra("turn")), tally, name, "turn")
+            if breach is not None:
+                return breach
+        breach = self.spec.pool.reserve_call(name)
+        if breach is None:
+            self._reserved[key] = name
+        return breach
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds until a limit of time is reached, None where there is none."""
+        pool, limits = self.spec.pool, self.spec.policy.limits
+        left: list[float] = []
+        if limits is not None and (own := limits.extended(self.run.extra("turn")).seconds_limit) is not None:
+            left.append(own - self.seconds(self.run, now))
+        if pool.limits is not None and pool.limits.seconds_limit is not None:
+            left.append(pool.limits.seconds_limit - pool.spent(now).seconds)
+        return max(0.001, min(left)) if left else None
+
+    @contextmanager
+    def reserved(self, estimate: int) -> Generator[None, None, None]:
+        """Set aside what a model call may use, as long as it runs; others of the tree see it as used."""
+        pool = self.spec.pool
+        if pool.limits is None:
+            yield
+            return
+        next_call = self.next_call(estimate)
+        pool.reserve_model_call(next_call)
+        try:
+            yield
+        finally:
+            pool.settle_model_call(next_call)
+
+    def spent(self, run: Run, now: float, estimate: int) -> Spent:
+        """Return what was used, for decide; the limits are looked at only where there are some."""
+        pool, policy = self.spec.pool, self.spec.policy
+        if pool.limits is None and policy.limits is None:
+            return Spent(next_call_estimate=estimate)
+        tally = run.tally.replace(seconds=self.seconds(run, now))
+        next_call = self.next_call(estimate) if run.phase == "idle" else Tally()
+        return Spent(tally, pool.spent(now), pool.limits, estimate, next_call)
+
+    def budget_note(self, run: Run, now: float) -> str:
+        """Return the word on what is left of the limits."""
+        spent = self.spent(run, now, 0)
+        limits = self.spec.policy.limits
+        own = limits.extended(run.extra("turn")) if limits is not None else None
+        return budget_note((own, spent.tally), (spent.pool_limits, spent.pool))
+
+    def next_call(self, estimate: int) -> Tally:
+        """Return what a model call with a request of so many tokens is thought to use."""
+        cap = self.spec.max_response_tokens or WRAP_UP_TOKENS
+        usage = Usage(estimate, min(cap, WRAP_UP_TOKENS))
+        provider, _, model = self.provider.profile.origin.partition("/")
+        return Tally(usage, 1, cost_usd=cost_of(usage, provider, model) or 0.0)
 
     def ended(self) -> None:
         """Tell whoever asked to know that the segment is over; once."""

@@ -4,7 +4,7 @@ Laws: `perform` is one match over the actions; nothing here does I/O of its own:
 runtime; every nested generator is entered with `aclosing`, so that closing the outer one closes all.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
@@ -12,68 +12,96 @@ from sapwood.context.plan import droppable
 from sapwood.core.decide import (
     Action,
     CallModel,
+    CheckOutput,
     CloseRound,
     Compact,
     Finish,
+    Nudge,
     Pause,
     Prepare,
+    Raise,
+    ReportLimits,
     RunTools,
     Spent,
     decide,
 )
+from sapwood.core.errors import ToolError, UsageLimitError
 from sapwood.core.events import (
     AgentEvent,
     CompactionFinished,
     CompactionStarted,
+    MessageAdded,
+    OutputChecked,
+    OutputDelta,
     RoundFinished,
     TextDelta,
     ThinkingDelta,
     TurnFinished,
     TurnResumed,
     TurnStarted,
+    UsageLimitReached,
 )
+from sapwood.core.evolve import evolve
 from sapwood.core.messages import Message
 from sapwood.core.model import ModelRequest
 from sapwood.core.ports import Runtime
-from sapwood.core.run import Run, evolve
+from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript, exchanges
 from sapwood.core.usage import RoundUsage, Usage
 from sapwood.loop.model_round import compose, model_round
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.tool_call import run_tools
+from sapwood.loop.words import stuck_notice
 
 
 async def run_turn(
-    run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message | None = None, live: LiveTurn | None = None
+    run: Run,
+    spec: TurnSpec,
+    rt: Runtime,
+    *,
+    prompt: Message | None = None,
+    answers: Sequence[AgentEvent] = (),
+    live: LiveTurn | None = None,
 ) -> AsyncGenerator[AgentEvent, None]:
     """Yield the events of a turn, from its first or from where a stored run stopped.
 
-    prompt: the user's message of a new run. live: filled as the turn goes, for whoever needs the run when the
-    turn raises.
+    prompt: the user's message of a new run. answers: what a stored run was answered (ApprovalResolved,
+    LimitExtended); it is noted first. live: filled as the turn goes, for whoever needs the run when the turn raises.
     """
     live = live or LiveTurn(run, spec)
     if run.phase == "ended":
         return
     is_new = run.phase == "new"
-    first = TurnStarted(run_id=run.run_id, prompt=prompt) if is_new else TurnResumed(run_id=run.run_id)
+    first = _first(run, spec, prompt)
+    if not (is_new or spec.root_id):
+        spec.pool.rebuild(run)
+    live.seconds(run, rt.monotonic())
     run = live.run = evolve(run, first)
     try:
         await rt.checkpoint(run, first)
         yield first
+        for answer in answers:
+            run = live.run = evolve(run, answer)
+            await rt.checkpoint(run, answer)
+            yield answer
+        if not (is_new or spec.root_id):
+            spec.pool.extend(run)
         live.offer(await spec.context.gather(live.turn(run), call=rt.call))
         policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
             if spec.cancel is not None:
                 spec.cancel.check()
-            action = decide(run, policy, _spent(run, live))
+            action = decide(run, policy, _spent(run, live, rt))
             async with aclosing(perform(action, run, live, rt)) as events:
                 async for event in events:
-                    if type(event) is TextDelta or type(event) is ThinkingDelta:
+                    if type(event) in _DELTAS:
                         yield event  # neither folded nor checkpointed
                         continue
                     run = live.run = evolve(run, event)
+                    if not event.path:
+                        spec.pool.note(event)
                     await rt.checkpoint(run, event)
-                    if type(event) is TurnFinished:
+                    if type(event) is TurnFinished and not event.path:
                         live.ended()  # before the consumer sees it, who may leave then
                     yield event
             if isinstance(action, Finish | Pause):
@@ -88,12 +116,19 @@ async def run_turn(
         live.ended()
 
 
+def _first(run: Run, spec: TurnSpec, prompt: Message | None) -> TurnStarted | TurnResumed:
+    if run.phase == "new":
+        return TurnStarted(run_id=run.run_id, prompt=prompt, agent=spec.agent)
+    return TurnResumed(run_id=run.run_id, asks_again=spec.gate.approve is not None)
+
+
 async def first_request(run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message) -> tuple[ModelRequest, int]:
     """Return what the first model call of a turn would send, and its estimated tokens; nothing is sent or saved."""
     live = LiveTurn(run, spec)
     run = evolve(run, TurnStarted(run_id=run.run_id, prompt=prompt))
     live.offer(await spec.context.gather(live.turn(run), call=rt.call))
-    while not isinstance(action := decide(run, spec.policy, _spent(run, live)), CallModel):
+    policy = spec.policy.replace(limits=None)
+    while not isinstance(action := decide(run, policy, Spent(next_call_estimate=_estimate(run, live))), CallModel):
         async with aclosing(perform(action, run, live, rt)) as events:
             async for event in events:
                 run = evolve(run, event)
@@ -109,7 +144,15 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case RunTools():
             return run_tools(action, run, live, rt)
         case CloseRound():
-            return _close_round(run, live)
+            return _close_round(run, live, rt)
+        case CheckOutput():
+            return _check_output(action, live, rt)
+        case Nudge():
+            return _nudge(action, live)
+        case ReportLimits():
+            return _report_limits(action)
+        case Raise():
+            return _raise(action)
         case Prepare():
             return _prepare(run, live, rt)
         case Compact():
@@ -122,11 +165,15 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
             assert_never(action)
 
 
-def _spent(run: Run, live: LiveTurn) -> Spent:
-    # The size only matters between rounds, where something can still be done about it.
-    is_asked = (live.spec.policy.window or run.room) and run.phase == "idle"
-    estimate = live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
-    return Spent(run.usage, next_call_estimate=estimate)
+def _spent(run: Run, live: LiveTurn, rt: Runtime) -> Spent:
+    return live.spent(run, rt.monotonic(), _estimate(run, live))
+
+
+def _estimate(run: Run, live: LiveTurn) -> int:
+    """Return the tokens of the next request. It only matters between rounds, where something can still be done."""
+    spec = live.spec
+    is_asked = spec.policy.window or run.room or spec.policy.limits is not None or spec.pool.limits is not None
+    return live.next_call_estimate(run) + live.source_room(run) if is_asked and run.phase == "idle" else 0
 
 
 async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
@@ -211,7 +258,42 @@ def _finished(action: Finish | Pause, run: Run) -> TurnFinished:
     return TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
 
 
-async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
+async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    """Read the reply's text as the output that is owed."""
+    reader = live.spec.output
+    if reader is None:  # it was owed when the turn began, and the agent was changed since
+        yield OutputChecked(error="this agent has no output model")
+        return
+    try:
+        live.output, text = await rt.call("output", reader.read_text, action.text)
+    except ToolError as error:
+        yield OutputChecked(error=str(error))
+    else:
+        yield OutputChecked(output=text)
+
+
+async def _nudge(action: Nudge, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
+    reader = live.spec.output
+    if action.kind == "output" and reader is not None:
+        text = reader.ask_again(action.error)
+    else:
+        text = stuck_notice(action.tool, action.count)
+    yield MessageAdded(message=Message.user(text), nudge=action.kind)
+
+
+async def _report_limits(action: ReportLimits) -> AsyncGenerator[AgentEvent, None]:
+    for breach in action.breaches:
+        yield UsageLimitReached(
+            kind=breach.kind, used=breach.used, limit=breach.limit, scope=breach.scope, tool=breach.tool
+        )
+
+
+async def _raise(action: Raise) -> AsyncGenerator[AgentEvent, None]:
+    raise UsageLimitError(f"{action.breach} is reached; raise it, or choose another policy", breach=action.breach)
+    yield  # pragma: no cover - it makes this a generator
+
+
+async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
     meter = live.spec.meter
     usage = run.last_usage or Usage()
     results = run.messages[-1] if run.calls else None
@@ -235,8 +317,10 @@ async def _close_round(run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, N
             usage.estimated,
             ledger,
             run.origin,
+            max(0.0, live.seconds(run, rt.monotonic()) - run.tally.seconds),
         ),
     )
 
 
 _UNBOUNDED = 1 << 40
+_DELTAS = frozenset[type[AgentEvent]]((TextDelta, ThinkingDelta, OutputDelta))

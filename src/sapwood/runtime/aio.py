@@ -60,21 +60,22 @@ class AsyncioRuntime(SystemClock):
         *args: Any,
         timeout: float | None = None,
         effect: bool = False,
+        waits: bool = False,
     ) -> T:
-        """Await an async function; run a plain one in a thread where it is a tool or has a time-out."""
+        """Await an async function; run a plain one in a thread where it is a tool, waits or has a time-out."""
         result: Any
         if self._cancel is not None:
-            result = await watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect))
+            result = await watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect, waits))
         else:
-            result = await self._call(step, fn, args, timeout, effect)
+            result = await self._call(step, fn, args, timeout, effect, waits)
         done: T = result
         return done
 
     async def _call(
-        self, step: str, fn: Callable[..., Any], args: tuple[Any, ...], timeout: float | None, effect: bool
+        self, step: str, fn: Callable[..., Any], args: tuple[Any, ...], timeout: float | None, effect: bool, waits: bool
     ) -> Any:
         if not effect:
-            return await _run(step, fn, args, timeout, in_thread=bool(timeout))
+            return await _run(step, fn, args, timeout, in_thread=waits or bool(timeout))
         if self._slots is None:
             self._slots = asyncio.Semaphore(self._max_tools)
         async with self._slots:
@@ -125,6 +126,9 @@ class AsyncioRuntime(SystemClock):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
+        """Keep nothing."""
+
+    async def settle(self, event: AgentEvent) -> None:
         """Keep nothing."""
 
     async def sleep(self, seconds: float) -> None:

@@ -57,6 +57,7 @@ class BlockingRuntime(SystemClock):
         *args: Any,
         timeout: float | None = None,
         effect: bool = False,
+        waits: bool = False,
     ) -> T:
         """Call it here; an async function on the private loop; a plain one with a time-out in a thread."""
         if self._cancel is not None:
@@ -110,6 +111,9 @@ class BlockingRuntime(SystemClock):
                     yield item
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
+        """Keep nothing."""
+
+    async def settle(self, event: AgentEvent) -> None:
         """Keep nothing."""
 
     async def sleep(self, seconds: float) -> None:

@@ -17,9 +17,11 @@ from sapwood.core.events import (
     TurnFinished,
     TurnResumed,
     TurnStarted,
+    UsageLimitReached,
 )
+from sapwood.core.evolve import evolve
 from sapwood.core.model import ModelRequest
-from sapwood.core.run import Run, evolve
+from sapwood.core.run import Run
 from sapwood.testing.prefix import prefix_shares
 
 
@@ -40,7 +42,8 @@ def assert_ordered(events: Sequence[AgentEvent], *, ended: bool = True) -> None:
 
     One TurnStarted (or TurnResumed) first and one TurnFinished last; rounds do not overlap and everything of
     a round lies in it; each ToolStarted has one ToolFinished with its key before its RoundFinished; calls start
-    in the order of their keys.
+    in the order of their keys; a limit is told of between rounds; the events of a subagent lie between the start and
+    the end of its call, and keep the same order among themselves. A turn that pauses may do so inside a round.
 
     ended: the turn came to its end; False for one that raised or was closed.
     """
@@ -55,8 +58,10 @@ def assert_ordered(events: Sequence[AgentEvent], *, ended: bool = True) -> None:
     state = _Rounds(resumed=isinstance(own[0], TurnResumed))
     for event in own:
         state.take(event)
-    if ended:
+    paused = isinstance(own[-1], TurnFinished) and own[-1].stopped_by in ("approval", "limit_ask")
+    if ended and not paused:
         _check(state.open is None, f"round {state.open} is still open at the end")
+    _check_children(events, resumed=isinstance(own[0], TurnResumed), paused=paused or not ended)
 
 
 def assert_prefix_kept(
@@ -78,6 +83,28 @@ def assert_prefix_kept(
     bodies = [item for item in requests if isinstance(item, bytes)]
     for place, share in enumerate(prefix_shares(bodies)):
         _check(share >= least_share, f"only {share:.1%} of request {place} begin request {place + 1}")
+
+
+def _check_children(events: Sequence[AgentEvent], *, resumed: bool, paused: bool) -> None:
+    """Fail unless the events of each subagent lie inside its call, and are in order."""
+    below: dict[str, list[AgentEvent]] = {}
+    open_calls: set[str] = set()
+    for event in events:
+        if event.path:
+            id = event.path[0]
+            _check(id in open_calls or (resumed and id not in below), f"{event.type} of {id} lies outside its call")
+            open_calls.add(id)
+            below.setdefault(id, []).append(event.replace(path=event.path[1:]))
+        elif isinstance(event, ToolStarted):
+            open_calls.add(event.tool_call_id)
+        elif isinstance(event, ToolFinished):
+            open_calls.discard(event.tool_call_id)
+    for id, inner in below.items():
+        first = next((event for event in inner if not event.path), None)
+        _check(isinstance(first, TurnStarted | TurnResumed), f"the subagent of {id} does not begin with its turn")
+        last = next(event for event in reversed(inner) if not event.path)
+        _check(paused or id not in open_calls, f"the call {id} of a subagent is never answered")
+        assert_ordered(inner, ended=isinstance(last, TurnFinished))
 
 
 class _Rounds:
@@ -118,6 +145,8 @@ class _Rounds:
                 self._inside(event)
                 if room:  # it starts once more, after a compaction
                     self.open = None
+            case UsageLimitReached():
+                _check(self.open is None, f"{event.type} lies inside a round")
             case CompactionFinished():
                 _check(self.open is None, "a compaction lies inside a round")
             case _:

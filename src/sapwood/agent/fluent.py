@@ -1,0 +1,216 @@
+"""Configured: what an Agent can be told, each as one `with_*`, and the model that follows from it.
+
+Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never changed by one.
+"""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self
+
+from sapwood.agent.assemble import require_prices, unpriced
+from sapwood.agent.config import AgentConfig
+from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
+from sapwood.context.source import ContextSource, SourceLike
+from sapwood.core.budget import TokenBudget
+from sapwood.core.errors import ConfigError
+from sapwood.core.limits import UsageLimits
+from sapwood.core.model import CacheTtl, LLMProvider
+from sapwood.core.names import name_map
+from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
+from sapwood.llm.fallback import FallbackProvider
+from sapwood.loop.gate import Approve, PostHook, PreHook
+
+
+class Configured:
+    """The fluent half of `Agent`."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+        self._provider: LLMProvider | None = None
+
+    def with_system_prompt(self, prompt: str) -> Self:
+        """Set the system prompt; the last one counts. Braces in it are just text."""
+        return self._set(system_prompt=prompt)
+
+    def with_tools(self, tools: Iterable[ToolLike]) -> Self:
+        """Add tools: AgentTools (functions under `@tool`), or schemas in a provider's form.
+
+        Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
+        """
+        added = (*self._config.tools, *(to_tool(item) for item in tools))
+        name_map(schema_of(item).name for item in added)
+        return self._set(tools=added)
+
+    def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
+        """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
+        return self._set(sources=(*self._config.sources, *sources))
+
+    def with_budget(self, budget: TokenBudget) -> Self:
+        """Set the window, the reserve for the reply and the shares of the sources."""
+        return self._set(budget=budget)
+
+    def with_usage_limits(
+        self, limits: UsageLimits | None = None, *, turn: UsageLimits | None = None, remaining_budget: bool = False
+    ) -> Self:
+        """Limit what a turn may use.
+
+        limits: of the turn and of all subagents below it, one pool for the tree. turn: of this agent's own part
+        alone; as a subagent, it is held to both, beside the pool of whoever asks it. remaining_budget: the model is
+        told with each request what is left.
+
+        A cost limit with a model whose price is not known gives a warning, or with `strict_cost` ConfigError.
+        """
+        self._require_prices(limits, turn)
+        return self._set(usage_limits=limits, turn_limits=turn, remaining_budget=remaining_budget)
+
+    def with_hooks(
+        self,
+        *,
+        pre_tool_use: PreHook | Sequence[PreHook] | None = None,
+        post_tool_use: PostHook | Sequence[PostHook] | None = None,
+    ) -> Self:
+        """Add hooks around every tool call, those of subagents too; plain or async, asked in the order given.
+
+        pre_tool_use: (name, arguments) -> HookResult or None, before approval and the function; what it makes of the
+        arguments is checked again. post_tool_use: (name, arguments, text) -> HookResult or None, after the function,
+        also after an error: `updated_output` is what the model sees instead. A plain one runs on the thread of the
+        loop. A pre-hook that fails, or answers with something else, denies the call.
+
+        Raises ConfigError for what cannot be called.
+        """
+        config = self._config
+        pre, post = _callables("pre_tool_use", pre_tool_use), _callables("post_tool_use", post_tool_use)
+        return self._set(pre_hooks=(*config.pre_hooks, *pre), post_hooks=(*config.post_hooks, *post))
+
+    def with_approval(
+        self,
+        callback: Approve | None = None,
+        *,
+        defer: bool = False,
+        expires_seconds: float | None = None,
+        on_unknown: Literal["error", "ask"] = "error",
+    ) -> Self:
+        """Say who is asked about calls of tools with `requires_approval`, and about those that a hook sends here.
+
+        callback: gets an ApprovalRequest and returns an ApprovalDecision, plain or async, and may take any time;
+        anything else than a decision is a no. defer: nobody is asked here: the turn ends with
+        `stopped_by="approval"`, and `resume` goes on with the answers, in this process or in another one.
+        expires_seconds: after so long, a deferred call counts as denied; None for never.
+        on_unknown: what becomes of a call that was running when the process died: `error` tells the model that its
+        outcome is unknown, `ask` puts it before a person, who may have it run again.
+
+        Raises ConfigError unless there is either a callback or `defer`.
+        """
+        if (callback is None) == (not defer):
+            raise ConfigError("with_approval needs a callback, or defer=True to pause the turn; not both")
+        if callback is not None and not callable(callback):
+            raise ConfigError(f"the approval callback must be a function, not {callback!r}")
+        if expires_seconds is not None and expires_seconds <= 0:
+            raise ConfigError(f"expires_seconds must be above 0, or None for never; not {expires_seconds!r}")
+        if on_unknown not in ("error", "ask"):
+            raise ConfigError(f'on_unknown is "error" or "ask", not {on_unknown!r}')
+        return self._set(
+            approve=callback, defers=defer, expires_seconds=expires_seconds, asks_unknown=on_unknown == "ask"
+        )
+
+    def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int = MAX_DEPTH) -> Self:
+        """Offer agents that the model may hand tasks to, through one tool, `task(agent_name, task)`.
+
+        They share this agent's hooks, approval, limits, time-outs and caps. max_depth: agents below agents.
+        Raises ConfigError where two have one name.
+        """
+        known = (*self._config.subagents, *(_subagent(item) for item in agents))
+        require_distinct(item.name for item in known)
+        if max_depth < 1:
+            raise ConfigError(f"max_depth must be at least 1, not {max_depth}")
+        return self._set(subagents=known, max_depth=max_depth)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _require_prices(self, *limits: UsageLimits | None) -> None:
+        wanted = [item for item in limits if item is not None and item.cost_limit is not None]
+        for item in wanted:
+            require_prices(item, self._llm())
+        for origin in unpriced(self._llm()) if wanted else ():
+            warnings.warn(
+                f"the price of {origin} is not known, so cost_limit does not count its tokens; name it in "
+                "MODEL_PRICING, or set total_tokens_limit beside it",
+                stacklevel=3,
+            )
+
+    def _set(self, **changes: Any) -> Self:
+        self._config = self._config.changed(**changes)
+        return self
+
+    def _llm(self) -> LLMProvider:
+        if self._provider is None:
+            config = self._config
+            self._provider = config.llm or _create(config.model, config.api_key, config.base_url)
+            if config.fallbacks:
+                others = [
+                    _create(item, self._key_for(item), None) if isinstance(item, str) else item
+                    for item in config.fallbacks
+                ]
+                self._provider = FallbackProvider([self._provider, *others])
+        return self._provider
+
+    def _key_for(self, model: str) -> str | None:
+        """Return the key that was passed where this model is of the same provider; it goes to nobody else."""
+        from sapwood.llm.registry import provider_of
+
+        config = self._config
+        return config.api_key if provider_of(model) == provider_of(config.model) else None
+
+
+def _create(model: str, api_key: str | None, base_url: str | None) -> LLMProvider:
+    from sapwood.llm.registry import create_provider
+
+    return create_provider(model, api_key=api_key, base_url=base_url)
+
+
+def models_of(fallbacks: Sequence[str | LLMProvider] | None) -> tuple[str | LLMProvider, ...]:
+    """Return the fallbacks of an agent; raises ConfigError for what is no model."""
+    if isinstance(fallbacks, str):
+        raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
+    for item in fallbacks or ():
+        if isinstance(item, str):
+            _require_known(item)
+        elif not hasattr(item, "stream"):
+            raise ConfigError(
+                f"a fallback is a model's name or a provider (create_provider(...)), not {type(item).__name__}"
+            )
+    return tuple(fallbacks or ())
+
+
+def _require_known(model: str) -> None:
+    from sapwood.llm.registry import require_known
+
+    require_known(model)
+
+
+def _subagent(item: object) -> Subagent:
+    if not isinstance(item, SubagentDefinition):
+        raise ConfigError(f"with_subagents takes SubagentDefinitions, not {type(item).__name__}")
+    own_model = item.model is not None or item.llm is not None
+    return Subagent(item.name, agent_of(item), item.timeout, item.description, inherits_model=not own_model)
+
+
+def _callables(name: str, hooks: Any) -> tuple[Any, ...]:
+    if hooks is None:
+        return ()
+    found: tuple[Any, ...] = (hooks,) if callable(hooks) else tuple(hooks)
+    for hook in found:
+        if not callable(hook):
+            raise ConfigError(f"{name} takes functions, not {hook!r}")
+    return found
+
+
+def ttl_of(cache: bool | CacheTtl) -> CacheTtl | None:
+    """Return how long the cache is kept; raises ConfigError for what is no such time."""
+    if cache is False:
+        return None
+    if cache is True:
+        return "5m"
+    if cache not in ("5m", "1h"):
+        raise ConfigError(f'cache must be True, False, "5m" or "1h", not {cache!r}')
+    return cache

@@ -1,0 +1,143 @@
+"""Approval: what a hook and a person may say of a tool call, and what is remembered of it.
+
+Laws: an answer is bound to one call and to the exact input that was shown; a remembered answer is bound to the
+tool, to a pattern for every argument and to a scope, never to a name alone; unknown keywords are refused.
+Source: guide A, "Approval (Human-in-the-Loop)"; the durable pause and remembered answers are ours.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from sapwood.core.errors import ConfigError
+from sapwood.core.struct import Data
+
+HookDecision: TypeAlias = Literal["allow", "deny", "ask"]
+WaitKind: TypeAlias = Literal["approval", "external", "unknown"]
+"""Why a call waits: for a yes or no; for a result from outside; for a word on an outcome that a crash hid."""
+
+
+class HookResult(Data, frozen=True, tag="hook_result"):
+    """What a tool hook answers; None (or nothing) lets the call go on.
+
+    decision: `deny` stops the call, `ask` sends it to a person, `allow` lets it go on (it does not lift
+    `requires_approval`). reason: shown to the model, and to the person who is asked.
+    updated_input: arguments to use instead, which are validated again (pre-hooks).
+    updated_output: what the model sees instead of the result, or of the error (post-hooks).
+
+    Raises TypeError for a keyword that does not exist, ConfigError for another decision.
+
+    >>> HookResult(decision="deny", reason="not on a Sunday").decision
+    'deny'
+    """
+
+    type: ClassVar[Literal["hook_result"]] = "hook_result"
+    decision: HookDecision = "allow"
+    reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    updated_output: Any = None
+
+    def __post_init__(self) -> None:
+        if self.decision not in ("allow", "deny", "ask"):
+            raise ConfigError(f"decision is allow, deny or ask, not {self.decision!r}")
+
+
+class ApprovalRequest(Data, frozen=True, tag="approval_request"):
+    """A call that waits for a person.
+
+    tool_call_id: names it in an answer, with `path` where a subagent made it. key: ours, unique in its turn.
+    tool_input: what the function will get, as JSON: after hooks, conversion and defaults.
+    kind: `external` waits for a result (answer with ExternalResult), `unknown` for a word on a call whose outcome
+    a crash hid: yes runs it again.
+    reason: why it is asked, where a hook said so. expires_at: after that, it counts as denied.
+    run_id: of the turn at the top.
+    """
+
+    type: ClassVar[Literal["approval_request"]] = "approval_request"
+    tool_call_id: str
+    name: str
+    tool_input: dict[str, Any]
+    path: tuple[str, ...] = ()
+    key: str = ""
+    kind: WaitKind = "approval"
+    reason: str | None = None
+    expires_at: datetime | None = None
+    run_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of the call in the whole tree: the ids that lead to it, joined by `/`."""
+        return "/".join((*self.path, self.tool_call_id))
+
+
+class ApprovalDecision(Data, frozen=True, tag="approval_decision"):
+    """A person's answer to one call.
+
+    reason: shown to the model where the answer is no. updated_input: arguments to use instead, which are
+    validated. by: who answered, for the record.
+    remember: answer such calls the same way from now on, without asking: a pattern by argument, where a text
+    may hold `*`; arguments that it does not name must be equal to those of this call, so `{}` means the same
+    call again. It holds for this Agent object, and within one conversation where there is one.
+
+    Raises TypeError for a keyword that does not exist.
+
+    >>> ApprovalDecision(approved=False, reason="too much").approved
+    False
+    """
+
+    type: ClassVar[Literal["approval_decision"]] = "approval_decision"
+    approved: bool
+    reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    remember: dict[str, Any] | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+            raise ConfigError(f"approved is True or False, not {self.approved!r}")
+
+
+class ExternalResult(Data, frozen=True, tag="external_result"):
+    """The result of a tool that runs outside of this program (`@tool(external=True)`).
+
+    value: what the model is shown, as a tool's return value would be. by: who or what gave it, for the record.
+    """
+
+    type: ClassVar[Literal["external_result"]] = "external_result"
+    value: Any = None
+    is_error: bool = False
+    by: str | None = None
+
+
+Answer: TypeAlias = ApprovalDecision | ExternalResult
+
+
+class ApprovalGrant(Data, frozen=True, tag="approval_grant"):
+    """An answer that is remembered: calls of this tool with such arguments, in this scope, are not asked again.
+
+    arguments: the pattern of each argument: equal, or for a text with `*` alike. A call with an argument that is
+    not named here does not match. scope: the conversation, empty for any turn of the Agent.
+    """
+
+    type: ClassVar[Literal["approval_grant"]] = "approval_grant"
+    id: str
+    tool: str
+    arguments: dict[str, Any]
+    approved: bool = True
+    scope: str = ""
+    reason: str | None = None
+
+    def matches(self, tool: str, arguments: Mapping[str, Any], scope: str) -> bool:
+        """Tell whether it answers this call."""
+        if tool != self.tool or self.scope != scope or arguments.keys() != self.arguments.keys():
+            return False
+        return all(_alike(value, self.arguments[name]) for name, value in arguments.items())
+
+
+def _alike(value: object, pattern: object) -> bool:
+    if isinstance(value, str) and isinstance(pattern, str) and "*" in pattern:
+        # A path that climbs is never "under" anything, however it begins.
+        climbs = ".." in value.replace("\\", "/").split("/")
+        return not climbs and fnmatchcase(value, pattern.replace("[", "[[]").replace("?", "[?]"))
+    return type(value) is type(pattern) and value == pattern
