@@ -27,6 +27,7 @@ from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
+from sapwood.runtime.shielded import to_the_end
 from sapwood.runtime.streams import opened
 from sapwood.runtime.threads import Worker
 from sapwood.runtime.waits import CancelledButEnded, limited, watched
@@ -60,10 +61,13 @@ class AsyncioRuntime(SystemClock):
         *args: Any,
         timeout: float | None = None,
         effect: bool = False,
+        shielded: bool = False,
     ) -> T:
-        """Await an async function; run a plain one in a thread where it is a tool or has a time-out."""
+        """Await an async function; run a plain one in a thread where it is a tool, has a time-out or is shielded."""
         result: Any
-        if self._cancel is not None:
+        if shielded:
+            result = await to_the_end(fn, args)
+        elif self._cancel is not None:
             result = await watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect))
         else:
             result = await self._call(step, fn, args, timeout, effect)
@@ -125,6 +129,9 @@ class AsyncioRuntime(SystemClock):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
+        """Keep nothing."""
+
+    async def settle(self, event: AgentEvent) -> None:
         """Keep nothing."""
 
     async def sleep(self, seconds: float) -> None:
