@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from sapwood.core.errors import ContentFilterError as ContentFilterError
     from sapwood.core.errors import ContextOverflowError as ContextOverflowError
     from sapwood.core.errors import ConversationBusyError as ConversationBusyError
+    from sapwood.core.errors import DiskFullError as DiskFullError
+    from sapwood.core.errors import HistoryDiverged as HistoryDiverged
     from sapwood.core.errors import LLMError as LLMError
     from sapwood.core.errors import LLMTimeoutError as LLMTimeoutError
     from sapwood.core.errors import ModelNotFoundError as ModelNotFoundError
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from sapwood.core.errors import SapwoodError as SapwoodError
     from sapwood.core.errors import ServerError as ServerError
     from sapwood.core.errors import StoreError as StoreError
+    from sapwood.core.errors import TooLargeError as TooLargeError
     from sapwood.core.errors import ToolError as ToolError
     from sapwood.core.errors import ToolNameCollision as ToolNameCollision
     from sapwood.core.errors import UsageLimitError as UsageLimitError
@@ -117,9 +120,16 @@ if TYPE_CHECKING:
     from sapwood.core.parts import AgentPart as AgentPart
     from sapwood.core.parts import AgentTextPart as AgentTextPart
     from sapwood.core.parts import AgentToolPart as AgentToolPart
+    from sapwood.core.ports import ConversationStore as ConversationStore
     from sapwood.core.ports import MemoryStore as MemoryStore
+    from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
+    from sapwood.core.stored import Compacted as Compacted
+    from sapwood.core.stored import Conversation as Conversation
+    from sapwood.core.stored import ConversationSummary as ConversationSummary
+    from sapwood.core.stored import RunSummary as RunSummary
+    from sapwood.core.stored import StoredRun as StoredRun
     from sapwood.core.tools import ToolContext as ToolContext
     from sapwood.core.tools import ToolSchema as ToolSchema
     from sapwood.core.transcript import Transcript as Transcript
@@ -231,6 +241,13 @@ _NAMES = {
     "MemoryRecord": "sapwood.core.memory",
     "RecallOptions": "sapwood.core.memory",
     "MemoryStore": "sapwood.core.ports",
+    "ConversationStore": "sapwood.core.ports",
+    "RunStore": "sapwood.core.ports",
+    "Compacted": "sapwood.core.stored",
+    "Conversation": "sapwood.core.stored",
+    "ConversationSummary": "sapwood.core.stored",
+    "RunSummary": "sapwood.core.stored",
+    "StoredRun": "sapwood.core.stored",
     "create_memory_store": "sapwood.stores.in_process",
     "recall_memory": "sapwood.memory.recall",
     "format_memory_block": "sapwood.memory.recall",
@@ -283,6 +300,9 @@ _NAMES = {
     "ContextOverflowError": "sapwood.core.errors",
     "StoreError": "sapwood.core.errors",
     "ConflictError": "sapwood.core.errors",
+    "HistoryDiverged": "sapwood.core.errors",
+    "DiskFullError": "sapwood.core.errors",
+    "TooLargeError": "sapwood.core.errors",
     "RunPausedError": "sapwood.core.errors",
     "OutputMissingError": "sapwood.core.errors",
     "ConversationBusyError": "sapwood.core.errors",
@@ -326,6 +346,7 @@ __all__ = [
     "Budget",
     "CancelToken",
     "ChildTurn",
+    "Compacted",
     "CompactionFinished",
     "CompactionStarted",
     "ConfigError",
@@ -340,11 +361,16 @@ __all__ = [
     "ContextSource",
     "ContextUpdated",
     "Contribution",
+    "Conversation",
     "ConversationBusyError",
+    "ConversationStore",
+    "ConversationSummary",
+    "DiskFullError",
     "ExternalResult",
     "FallbackProvider",
     "File",
     "Grants",
+    "HistoryDiverged",
     "HistoryOptions",
     "HookResult",
     "Image",
@@ -386,6 +412,8 @@ __all__ = [
     "RunAgentOptions",
     "RunCancelledError",
     "RunPausedError",
+    "RunStore",
+    "RunSummary",
     "Runtime",
     "SapwoodError",
     "Saved",
@@ -396,6 +424,7 @@ __all__ = [
     "ServerToolFinished",
     "ServerToolStarted",
     "StoreError",
+    "StoredRun",
     "SubagentDefinition",
     "Summary",
     "Tally",
@@ -406,6 +435,7 @@ __all__ = [
     "ThinkingChunk",
     "ThinkingDelta",
     "TokenBudget",
+    "TooLargeError",
     "ToolCall",
     "ToolContext",
     "ToolError",

@@ -89,6 +89,7 @@ from sapwood.core.model import (
 )
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
 from sapwood.core.run import Child, OpenCall, Run
+from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunSummary, StoredRun
 from sapwood.core.struct import Data
 from sapwood.core.tools import ToolSchema
 from sapwood.core.usage import RoundUsage, Usage
@@ -186,6 +187,7 @@ EVENTS: list[Event] = [
     RoundFinished(path=PATH, round=1, usage=ROUND),
     TurnFinished(path=PATH, text="so", diagnostics=ENDED, output="{}"),
 ]
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 OTHERS: list[Data] = [
     Text("a", {"x": {"y": 1}}),
     Thinking("a"),
@@ -250,6 +252,11 @@ OTHERS: list[Data] = [
     CloseRound(1),
     Finish("stuck", True),
     Pause("limit_ask"),
+    Conversation("c", (Message.user("a"),), 2),
+    ConversationSummary("c", 2, NOON, NOON, "r"),
+    Compacted(3, (Message.user("a"),)),
+    StoredRun(Run("r"), 4, 2, "c", (Message.user("a"),)),
+    RunSummary("r", "c", "paused", "approval", "hello", NOON, NOON, 4, "host:1", "it broke"),
 ]  # fmt: skip
 ALL: list[Data] = [*EVENTS, *OTHERS]
 BY_NAME = pytest.mark.parametrize("value", ALL, ids=lambda value: type(value).__name__)

@@ -4,25 +4,29 @@ Laws: no state of a turn lives here, so any number of turns may overlap on one A
 `last_result`, `last_output` and `last_messages` are written once, together, when a turn ends.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from sapwood.agent.answers import Answers
 from sapwood.agent.assemble import assemble, below, require_prices
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
+from sapwood.agent.durable import checked_answers, resumed_turn, stored_turn
 from sapwood.agent.fluent import Configured, models_of, ttl_of
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.agent.subagents import agent_tool
 from sapwood.context.meter import Calibration
 from sapwood.context.result import ContextResult
+from sapwood.core.approval import Answer
 from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
 from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest
 from sapwood.core.ports import Runtime
+from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.cache_watch import CacheWatch
@@ -113,6 +117,7 @@ class Agent(Configured):
         self._loops: PrivateLoops | None = None
         self._last: _Last | None = None
         self._grants = Grants()
+        self._paused: dict[str, tuple[Run, Transcript]] = {}
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -156,6 +161,44 @@ class Agent(Configured):
         from sapwood.runtime.aio import AsyncioRuntime
 
         return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
+
+    def resume(
+        self,
+        run_id: str,
+        decisions: Mapping[str, Answer] | None = None,
+        *,
+        extend: Mapping[str, float] | None = None,
+        by: str | None = None,
+        cancel: CancelToken | None = None,
+    ) -> Generator[AgentEvent, None, None]:
+        """Yield the events of a turn that goes on: after a pause, a crash or an error, in any process.
+
+        decisions: an ApprovalDecision (or, for a tool that runs outside, an ExternalResult) by the `id` of the request
+        in `last_turn.waiting`. Calls without one keep waiting, and the turn pauses again. extend: for a turn that
+        paused at a limit, how much more is allowed, by kind (`{"total_tokens": 20_000}`); `{}` lets the limits stand,
+        and the turn wraps up. by: who answers, for the record.
+
+        A run that is not in this Agent's memory comes from its run store (`with_run_store`, `with_conversation`).
+        Raises ConfigError for an answer that fits nothing that waits, RunPausedError where nothing was answered,
+        ConflictError where somebody else goes on with the run.
+        """
+        runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
+        events = self._resumed(run_id, Answers(decisions or {}, extend, by), cancel, runtime)
+        return cast("Generator[AgentEvent, None, None]", iterate(events))  # iterate is a generator function
+
+    def aresume(
+        self,
+        run_id: str,
+        decisions: Mapping[str, Answer] | None = None,
+        *,
+        extend: Mapping[str, float] | None = None,
+        by: str | None = None,
+        cancel: CancelToken | None = None,
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Yield the events of a turn that goes on, as `resume` does, on the running event loop."""
+        from sapwood.runtime.aio import AsyncioRuntime
+
+        return self._resumed(run_id, Answers(decisions or {}, extend, by), cancel, AsyncioRuntime(cancel=cancel))
 
     def count_tokens(self, prompt: Prompt, *, messages: History = (), exact: bool = False) -> int:
         """Return the tokens of the first request that `chat` would send: system text, tools, history and prompt.
@@ -245,18 +288,44 @@ class Agent(Configured):
     ) -> AsyncGenerator[AgentEvent, None]:
         message = to_prompt(prompt)
         history = to_history(messages)
-        spec = assemble(
-            self._config,
-            self._llm(),
-            history,
-            calibration=self._calibration,
-            watch=self._watch,
-            cancel=cancel,
-            grants=self._grants,
-        )
+        make, keeping = self._maker(cancel), self._config.keeping
+        if keeping.runs is not None or keeping.conversations is not None:
+            return stored_turn(keeping, make, message, history, runtime, on_end=self._ended)
+        spec = make(history)
         run = start_run(runtime.new_id())
         live = LiveTurn(run, spec, on_end=self._ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)
+
+    def _resumed(
+        self, run_id: str, answers: Answers, cancel: CancelToken | None, runtime: Runtime
+    ) -> AsyncGenerator[AgentEvent, None]:
+        make = self._maker(cancel)
+        paused = self._paused.get(run_id)
+        if paused is None:
+            return resumed_turn(self._config.keeping, make, run_id, answers, runtime, on_end=self._ended)
+        run, history = paused
+        spec = make(history)
+        events = checked_answers(run, answers, spec, runtime)
+        del self._paused[run_id]
+        return run_turn(run, spec, runtime, answers=events, live=LiveTurn(run, spec, on_end=self._ended))
+
+    def _maker(self, cancel: CancelToken | None) -> Callable[[Transcript], TurnSpec]:
+        """Return what makes the spec of a turn from its history; the configuration is that of now."""
+        config, provider = self._config, self._llm()
+
+        def make(history: Transcript) -> TurnSpec:
+            return assemble(
+                config,
+                provider,
+                history,
+                calibration=self._calibration,
+                watch=self._watch,
+                cancel=cancel,
+                grants=self._grants,
+                scope=config.keeping.conversation_id or "",
+            )
+
+        return make
 
     async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, int]:
         spec = assemble(self._config, self._llm(), to_history(messages), calibration=self._calibration)
@@ -279,6 +348,8 @@ class Agent(Configured):
 
     def _ended(self, live: LiveTurn) -> None:
         run = live.run
+        if run.phase == "paused" and self._config.keeping.runs is None:
+            self._paused[run.run_id] = (run, live.spec.history)
         cause: Cause = run.stopped_by or _cause(live.error)
         error = f"{type(live.error).__name__}: {live.error}" if isinstance(live.error, Exception) else None
         first = run.rounds[0].ledger if run.rounds else run.ledger

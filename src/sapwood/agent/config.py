@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from sapwood.agent.durable import Keeping
 from sapwood.agent.subagents import MAX_DEPTH, Subagent
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
@@ -68,6 +69,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_output_retries: int = 1
     subagents: tuple[Subagent, ...] = ()
     max_depth: int = MAX_DEPTH
+    keeping: Keeping = Keeping()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

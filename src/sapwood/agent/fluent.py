@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from sapwood.agent.assemble import require_prices, unpriced
 from sapwood.agent.config import AgentConfig
+from sapwood.agent.durable import Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
@@ -16,6 +17,7 @@ from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
 from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.names import name_map
+from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
@@ -124,6 +126,39 @@ class Configured:
         if max_depth < 1:
             raise ConfigError(f"max_depth must be at least 1, not {max_depth}")
         return self._set(subagents=known, max_depth=max_depth)
+
+    def with_conversation(
+        self,
+        store: ConversationStore | Keeps,
+        conversation_id: str,
+        *,
+        on_pending: OnPending = "raise",
+        on_busy: OnBusy = "raise",
+    ) -> Self:
+        """Take the history from a store, and add each turn to it; one turn at a time.
+
+        store: such as `SqliteStore(path)`, which keeps the runs as well, so that a turn can be resumed after a crash
+        or a pause. on_pending: what a prompt does while an earlier turn waits for a person: `raise` RunPausedError, or
+        `deny` what it waits for and go on. on_busy: `raise` ConversationBusyError while another turn runs, or `wait`
+        for its end. A turn that a crash or an error broke off is closed by the next prompt, unless it was resumed
+        before; what it had done is in the history.
+
+        Raises ConfigError for what is no store.
+        """
+        if not conversation_id:
+            raise ConfigError("a conversation needs an id, such as the one of the chat it belongs to")
+        keeping = keeping_of(
+            store, conversation_id, before=self._config.keeping, on_pending=on_pending, on_busy=on_busy
+        )
+        return self._set(keeping=keeping)
+
+    def with_run_store(self, store: RunStore | Keeps) -> Self:
+        """Keep the events of each turn as they come, so that `resume` can go on with it in any process.
+
+        store: such as `SqliteStore(path)`. With a conversation in the same store this is done already.
+        Raises ConfigError for what is no store.
+        """
+        return self._set(keeping=with_runs(self._config.keeping, store))
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -8,8 +8,11 @@
     │   ├── RateLimitError · ServerError · LLMTimeoutError      (worth another try)
     │   ├── AuthenticationError · ModelNotFoundError · ContentFilterError
     │   └── ContextOverflowError                                (the request is too long)
-    ├── StoreError
-    │   └── ConflictError        somebody else wrote meanwhile
+    ├── StoreError               a store could not read or write
+    │   ├── ConflictError        somebody else wrote meanwhile
+    │   ├── HistoryDiverged      a stored run does not fit together
+    │   ├── DiskFullError        no room; what was stored before is intact
+    │   └── TooLargeError        one event is over the size that a store takes
     ├── RunPausedError           the run waits for a person
     ├── OutputMissingError       a run ended without a valid output
     ├── UsageLimitError          a usage limit was reached whose policy is to raise
@@ -143,6 +146,26 @@ class ConflictError(StoreError):
     """Somebody else wrote between the read and the write; load again and repeat."""
 
 
+class HistoryDiverged(StoreError):
+    """The journal of a run does not fit together, so the run is not gone on with; nothing is guessed.
+
+    run_id: the run. seq: the number of the first event that does not fit, 0 where none can be named.
+    """
+
+    def __init__(self, message: str, *, run_id: str = "", seq: int = 0) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.seq = seq
+
+
+class DiskFullError(StoreError):
+    """There is no room for what was to be stored; make room and repeat, as what was stored before is intact."""
+
+
+class TooLargeError(StoreError):
+    """One event or message is larger than a store takes; keep such content elsewhere and store its address."""
+
+
 class RunPausedError(SapwoodError):
     """The run waits for a person; answer it or deny it first."""
 
@@ -163,7 +186,14 @@ class UsageLimitError(SapwoodError):
 
 
 class ConversationBusyError(SapwoodError):
-    """Another turn runs on the same conversation."""
+    """Another turn runs on the same conversation.
+
+    run_id: the run of that turn, where it is known.
+    """
+
+    def __init__(self, message: str = "", *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class RunCancelledError(SapwoodError):

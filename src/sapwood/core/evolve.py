@@ -251,8 +251,8 @@ def _call_changed(
     match event:
         case ToolStarted(key=key):
             return _change(run, key, state="started")
-        case ToolRunning(key=key, attempt=attempt):
-            return _change(run, key, state="running", attempt=attempt)
+        case ToolRunning(key=key, attempt=attempt, tool_input=tool_input):
+            return _change(run, key, state="running", attempt=attempt, tool_input=tool_input)
         case ApprovalRequested(key=key):
             return _change(run, key, state="waiting", request=event, decision=None)
         case ApprovalResolved(key=key):

@@ -9,8 +9,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from sapwood.core.events import AgentEvent
 from sapwood.core.memory import MemoryRecord
+from sapwood.core.messages import Message
 from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
+from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunStatus, RunSummary, StoredRun
 from sapwood.core.tools import MaybeAwaitable
 
 T = TypeVar("T")
@@ -27,12 +29,15 @@ class Runtime(Protocol):
         timeout: float | None = None,
         effect: bool = False,
         waits: bool = False,
+        shielded: bool = False,
     ) -> T:
         """Call a function, plain or async, and return what it returns.
 
         step: a name for logs and engines. timeout: seconds; raises TimeoutError past them.
         effect: it is a tool, whose outcome must not be lost and which takes an execution slot.
         waits: it may take long without doing anything, as a person who is asked: it must hold up nothing else.
+        shielded: it reads or writes a store: a plain one never holds up an event loop, and it runs to its end
+        whatever is cancelled meanwhile or was before.
         """
         ...
 
@@ -49,7 +54,10 @@ class Runtime(Protocol):
         ...
 
     async def settle(self, event: AgentEvent) -> None:
-        """Note an outcome at once, before it is handed on and folded: whoever takes it may never ask for more."""
+        """Note the outcome of a call as soon as its function has returned, before anybody is told of it.
+
+        Its checkpoint comes once the event is taken, which a consumer that stops pulling may never do.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -95,4 +103,113 @@ class MemoryStore(Protocol):
 
     def forget(self, id: str) -> MaybeAwaitable[bool]:
         """Remove a record; False where there was none of that id."""
+        ...
+
+
+@runtime_checkable
+class ConversationStore(Protocol):
+    """Where the messages of conversations are kept. Each method may be plain or async.
+
+    Laws: a turn's messages enter at its end, together and once; what an append writes is what is new.
+    """
+
+    def load(self, conversation_id: str) -> MaybeAwaitable[Conversation]:
+        """Return a conversation; of an unknown id, one without messages, at version 0."""
+        ...
+
+    def append(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        after: int,
+        run_id: str,
+        fence: int,
+        compacted: Compacted | None = None,
+    ) -> MaybeAwaitable[int]:
+        """Add the messages of a turn and return the version reached.
+
+        after: the version last seen; another one raises ConflictError. run_id: the turn; one that was added
+        already adds nothing and returns the version that it reached then. fence: what `RunStore.begin` or `claim`
+        returned; one that is no longer valid raises ConflictError. 0 for a turn whose run nobody stores, which is
+        refused while a stored run holds the conversation. compacted: applied to the past messages first.
+        """
+        ...
+
+    def delete(self, conversation_id: str) -> MaybeAwaitable[bool]:
+        """Remove a conversation, with its runs where the same store keeps them; False where there was none.
+
+        Raises ConversationBusyError while a turn runs on it.
+        """
+        ...
+
+    def list(self, *, limit: int = 100) -> MaybeAwaitable[Sequence[ConversationSummary]]:
+        """Return the conversations, the one that was begun last first."""
+        ...
+
+
+@runtime_checkable
+class RunStore(Protocol):
+    """Where the events of runs are kept, and who may add to them. Each method may be plain or async.
+
+    Laws: one holder at a time for each run and for each conversation. A hold ends with the segment, with `release`,
+    or with its holder; each new one has a higher fence than the one before, and what comes with a lower one is refused.
+    """
+
+    def begin(
+        self, run_id: str, conversation_id: str | None, base_seq: int, prompt: Message, *, past: Sequence[Message] = ()
+    ) -> MaybeAwaitable[int]:
+        """Begin a run, hold it and its conversation, and return the fence for its appends.
+
+        base_seq: the version of the conversation that the turn starts from; another one raises ConflictError.
+        past: the messages before the prompt, where there is no conversation. Raises ConversationBusyError, with the
+        run that is in the way, and ConflictError for a run_id that was begun before.
+        """
+        ...
+
+    def append(self, run_id: str, events: Sequence[AgentEvent], *, after: int, fence: int) -> MaybeAwaitable[int]:
+        """Add events, all or none, and return the version reached: the number of events stored. Deltas are left out.
+
+        after: the version last seen. A TurnFinished ends the hold: the run is paused where a person must answer, and
+        over for every other cause. Raises ConflictError for another version or a fence that is no longer valid,
+        StoreError for a run that is over, HistoryDiverged for a call with other arguments than were recorded.
+        """
+        ...
+
+    def claim(self, run_id: str) -> MaybeAwaitable[StoredRun]:
+        """Take a run over, to go on with it in a new segment.
+
+        Raises ConflictError while somebody alive holds it, ConversationBusyError while another run holds its
+        conversation, StoreError for an unknown id or a run that is over, HistoryDiverged for one that does not fold.
+        """
+        ...
+
+    def load(self, run_id: str) -> MaybeAwaitable[Run]:
+        """Return the run, folded from its events; nobody holds it for that."""
+        ...
+
+    def events(self, run_id: str, *, after: int = 0) -> MaybeAwaitable[Sequence[AgentEvent]]:
+        """Return the events stored after this version, in order."""
+        ...
+
+    def release(self, run_id: str, fence: int) -> MaybeAwaitable[None]:
+        """End a hold without an end of the segment (it raised, it was closed); does nothing for another fence."""
+        ...
+
+    def waiting(self, conversation_id: str | None = None) -> MaybeAwaitable[Sequence[RunSummary]]:
+        """Return the runs that are not over, of one conversation or of all, the one that began last first."""
+        ...
+
+    def list(
+        self, *, limit: int = 100, status: RunStatus | None = None, conversation_id: str | None = None
+    ) -> MaybeAwaitable[Sequence[RunSummary]]:
+        """Return runs, the one that began last first."""
+        ...
+
+    def summary(self, run_id: str) -> MaybeAwaitable[RunSummary]:
+        """Return the short form of a run; raises StoreError for an unknown id."""
+        ...
+
+    def delete(self, run_id: str) -> MaybeAwaitable[bool]:
+        """Remove a run; False where there was none. Raises ConflictError while somebody alive holds it."""
         ...

@@ -6,7 +6,7 @@ sees. What decide needs is a field kept here, never found by walking the transcr
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from sapwood.core.approval import ApprovalRequest
 from sapwood.core.diagnostics import Cause, ChildTurn, TurnDiagnostics
@@ -27,7 +27,8 @@ class OpenCall(Data, frozen=True, tag="open_call"):
 
     public_id: what events call it: the provider's id where that is unique in the run, else the key.
     refused: it may not run (the final round). attempt: how often its function was begun.
-    request, decision: what a person was asked, and answered. fingerprint: of its answer, see ToolFinished.
+    request, decision: what a person was asked, and answered. tool_input: what it runs with, None for what the model
+    asked for. fingerprint: of its answer, see ToolFinished.
     """
 
     type: ClassVar[Literal["open_call"]] = "open_call"
@@ -40,6 +41,7 @@ class OpenCall(Data, frozen=True, tag="open_call"):
     request: ApprovalRequested | None = None
     decision: ApprovalResolved | None = None
     fingerprint: str = ""
+    tool_input: dict[str, Any] | None = None
 
 
 class Child(Data, frozen=True, tag="child"):

@@ -43,9 +43,10 @@ class ChildRuntime:
         timeout: float | None = None,
         effect: bool = False,
         waits: bool = False,
+        shielded: bool = False,
     ) -> T:
         """As the parent's."""
-        return await self._inner.call(step, fn, *args, timeout=timeout, effect=effect, waits=waits)
+        return await self._inner.call(step, fn, *args, timeout=timeout, effect=effect, waits=waits, shielded=shielded)
 
     def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
         """As the parent's."""

@@ -85,6 +85,10 @@ class Checked(msgspec.Struct, frozen=True):
     raw: dict[str, Any]
     values: Mapping[str, Any]
 
+    def digest(self, name: str) -> str:
+        """Return what an answer, and a call that runs, is bound to."""
+        return digest(name, self.shown())
+
     def shown(self) -> dict[str, Any]:
         """Return what the function gets, as JSON: what a person is shown, and an answer is bound to."""
         try:

@@ -21,7 +21,7 @@ from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
 from sapwood.core.model import CacheTtl, LLMProvider, ToolLoading
 from sapwood.core.run import Run
-from sapwood.core.tools import FINAL_RESULT
+from sapwood.core.tools import FINAL_RESULT, MaybeAwaitable
 from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
@@ -85,6 +85,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     output: reads the structured output, where the policy asks for one. agent: the name of a subagent.
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
+    record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
     """
 
     provider: LLMProvider
@@ -114,6 +115,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     root_id: str = ""
     tells_budget: bool = False
     max_depth: int = 3
+    record: Callable[[Run], MaybeAwaitable[int]] | None = None
 
 
 class LiveTurn:

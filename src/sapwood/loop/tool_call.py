@@ -205,16 +205,16 @@ class _Call:
         item = self.item
         checked: Checked | None = None
         try:
-            if item.state == "decided" or (item.state == "running" and item.decision is not None):
+            if item.state == "decided":
                 checked = self._decided(bound)
             else:
-                checked = check(bound, self.call.arguments)
+                checked = check(bound, self.call.arguments if item.tool_input is None else item.tool_input)
             if item.state == "running" and not self._may_run_again(bound):
                 async with aclosing(self._interrupted(checked, bound)) as events:
                     async for event in events:
                         yield event
                 return
-            if item.decision is None and item.state != "running":
+            if item.state not in ("decided", "running"):
                 async with aclosing(self._gate(checked, bound)) as steps:
                     async for step in steps:
                         if not isinstance(step, Checked):
@@ -290,18 +290,17 @@ class _Call:
             return check(bound, self.call.arguments)
         if bound is not None and request.tool_version not in ("", version_of(bound)):
             raise Denied(f"{self.call.name} was changed since it was asked for; ask again")
+        if request.kind == "unknown" and not decision.approved:
+            raise Denied(decision.reason or f"{INTERRUPTED} It is not to be run again.")
         checked = check(bound, request.raw_input or request.tool_input)
-        if digest(self.call.name, checked.shown()) != request.digest:
+        if checked.digest(self.call.name) != request.digest:
             raise Denied(f"the input of {self.call.name} is not what was shown; ask again")
         return self._approved(decision, checked, bound)
 
     def _may_run_again(self, bound: BoundTool | None) -> bool:
-        """Tell whether a call that was in flight may be run: it does no harm, or a person said so."""
+        """Tell whether a call that was in flight may simply be run again: it does no harm, or goes on where it was."""
         if self.call.name in self.live.spec.children:
             return True
-        decision, request = self.item.decision, self.item.request
-        if decision is not None and request is not None and request.kind == "unknown":
-            return decision.approved
         return bound is not None and (bound.read_only or bound.idempotent)
 
     async def _interrupted(self, checked: Checked, bound: BoundTool | None) -> AsyncGenerator[AgentEvent, None]:
@@ -318,8 +317,12 @@ class _Call:
         if item.request is not None and item.request.kind == "external" and decision is not None:
             yield await self._end(self._outside(decision), checked, bound)
             return
-        # An answer to a call that hangs in the air counts as one more attempt.
-        yield ToolRunning(key=item.call.key, digest=digest(self.call.name, checked.raw), attempt=item.attempt + 1)
+        yield ToolRunning(
+            key=item.call.key,
+            digest=checked.digest(self.call.name),
+            attempt=item.attempt + 1,
+            tool_input=None if checked.raw == self.call.arguments else checked.raw,
+        )
         fault.point("tool.before")
         spawn = self.live.spec.children.get(self.call.name)
         if spawn is not None:

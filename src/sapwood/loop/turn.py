@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import assert_never
 
 from sapwood.context.plan import droppable
+from sapwood.core import fault
 from sapwood.core.decide import (
     Action,
     CallModel,
@@ -244,6 +245,10 @@ def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, .
 
 
 async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    record = live.spec.record
+    if record is not None:
+        await rt.call("conversation.append", record, run, shielded=True)
+        fault.point("conversation.appended")
     async with aclosing(live.spec.context.commit(live.turn(run), call=rt.call)) as events:
         async for event in events:
             yield event

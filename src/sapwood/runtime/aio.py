@@ -27,6 +27,7 @@ from sapwood.core.model import AnyIterable
 from sapwood.core.run import Run
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.runtime.clock import SystemClock
+from sapwood.runtime.shielded import to_the_end
 from sapwood.runtime.streams import opened
 from sapwood.runtime.threads import Worker
 from sapwood.runtime.waits import CancelledButEnded, limited, watched
@@ -61,10 +62,13 @@ class AsyncioRuntime(SystemClock):
         timeout: float | None = None,
         effect: bool = False,
         waits: bool = False,
+        shielded: bool = False,
     ) -> T:
-        """Await an async function; run a plain one in a thread where it is a tool, waits or has a time-out."""
+        """Await an async function; run a plain one in a thread where it could hold up the loop, or has a time-out."""
         result: Any
-        if self._cancel is not None:
+        if shielded:
+            result = await to_the_end(fn, args)
+        elif self._cancel is not None:
             result = await watched(self._cancel, lambda: self._call(step, fn, args, timeout, effect, waits))
         else:
             result = await self._call(step, fn, args, timeout, effect, waits)

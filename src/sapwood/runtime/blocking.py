@@ -58,15 +58,17 @@ class BlockingRuntime(SystemClock):
         timeout: float | None = None,
         effect: bool = False,
         waits: bool = False,
+        shielded: bool = False,
     ) -> T:
         """Call it here; an async function on the private loop; a plain one with a time-out in a thread."""
-        if self._cancel is not None:
-            self._cancel.check()
+        cancel = None if shielded else self._cancel
+        if cancel is not None:
+            cancel.check()
         plain: Callable[..., Any] = fn
         try:
             result = _timed(step, plain, args, timeout) if timeout and not iscoroutinefunction(fn) else plain(*args)
             if isawaitable(result):
-                result = self._loops().run(result, step, timeout, self._cancel)
+                result = self._loops().run(result, step, timeout, cancel)
         except BaseException as error:
             # Nothing here can be cancelled from outside, so it was something of the function's own. By name:
             # asyncio is not imported for plain functions.

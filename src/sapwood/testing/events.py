@@ -5,7 +5,9 @@ from itertools import pairwise
 
 from sapwood.core.events import (
     AgentEvent,
+    ApprovalResolved,
     CompactionFinished,
+    LimitExtended,
     RoundFinished,
     RoundRestarted,
     RoundStarted,
@@ -92,6 +94,8 @@ def _check_children(events: Sequence[AgentEvent], *, resumed: bool, paused: bool
     for event in events:
         if event.path:
             id = event.path[0]
+            if resumed and id not in below and isinstance(event, ApprovalResolved | LimitExtended):
+                continue  # what a paused subagent was answered comes before it goes on
             _check(id in open_calls or (resumed and id not in below), f"{event.type} of {id} lies outside its call")
             open_calls.add(id)
             below.setdefault(id, []).append(event.replace(path=event.path[1:]))

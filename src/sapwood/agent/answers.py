@@ -1,0 +1,129 @@
+"""What people answer to a paused run, as events.
+
+Laws: an answer is looked up in the stored run, never in what a client sends; it fits exactly one call that waits, and
+is used once; after its expiry a call is denied, whatever the answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from sapwood.core.approval import Answer, ApprovalDecision, ExternalResult
+from sapwood.core.errors import ConfigError
+from sapwood.core.events import AgentEvent, ApprovalRequested, ApprovalResolved, LimitExtended
+from sapwood.core.limits import LimitBreach
+from sapwood.core.render_result import json_of
+from sapwood.core.run import Run
+
+EXPIRED = "nobody answered in time"
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What a person answers.
+
+    decisions: by `ApprovalRequest.id`, or by the id of the call where only one call with it waits.
+    extend: by how much limits are raised, by kind; empty to let them stand, None where nothing is said of limits.
+    by: who answers, for the record.
+    """
+
+    decisions: Mapping[str, Answer] = {}
+    extend: Mapping[str, float] | None = None
+    by: str | None = None
+
+
+def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, ...]:
+    """Return the events of these answers, in the order of the calls.
+
+    Raises ConfigError for an answer that fits no call that waits, or not its kind.
+    """
+    waiting = dict(_waiting(run))
+    chosen: dict[tuple[str, ...], Answer] = {}
+    for id, answer in answers.decisions.items():
+        place = _place(id, waiting, run)
+        if place in chosen:
+            raise ConfigError(f"two answers are given to call {'/'.join(place)}")
+        chosen[place] = _fitting(answer, waiting[place], id)
+    events: list[AgentEvent] = []
+    for place, request in waiting.items():
+        if request.expires_at is not None and now >= request.expires_at:
+            events.append(_resolved(place, request, ApprovalDecision(False, EXPIRED), answers.by))
+        elif place in chosen:
+            events.append(_resolved(place, request, chosen[place], answers.by))
+    return (*events, *_extended(run, answers))
+
+
+def _waiting(run: Run) -> Iterator[tuple[tuple[str, ...], ApprovalRequested]]:
+    for path, item in run.open_calls():
+        if item.state == "waiting" and item.request is not None:
+            yield (*path, item.public_id), item.request
+
+
+def _place(id: str, waiting: Mapping[tuple[str, ...], ApprovalRequested], run: Run) -> tuple[str, ...]:
+    exact = [place for place in waiting if "/".join(place) == id]
+    found = exact or [place for place in waiting if place[-1] == id or waiting[place].key == id]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join("/".join(place) for place in waiting) or "none"
+    if found:
+        raise ConfigError(f"several calls of run {run.run_id!r} are called {id!r}; name one of them whole: {known}")
+    raise ConfigError(f"no call {id!r} of run {run.run_id!r} waits for an answer; those that wait: {known}")
+
+
+def _fitting(answer: object, request: ApprovalRequested, id: str) -> Answer:
+    if isinstance(answer, ExternalResult) and request.kind == "external":
+        return answer
+    if isinstance(answer, ApprovalDecision) and (request.kind != "external" or not answer.approved):
+        return answer
+    wanted = "an ExternalResult" if request.kind == "external" else "an ApprovalDecision"
+    raise ConfigError(f"call {id!r} ({request.name}) is answered with {wanted}, not {type(answer).__name__}")
+
+
+def _resolved(place: tuple[str, ...], request: ApprovalRequested, answer: Answer, by: str | None) -> ApprovalResolved:
+    more: dict[str, Any]
+    if isinstance(answer, ExternalResult):
+        more = {"approved": True, "value": json_of(answer.value), "is_error": answer.is_error}
+    else:
+        more = {"approved": answer.approved, "reason": answer.reason, "updated_input": answer.updated_input}
+    return ApprovalResolved(
+        path=place[:-1],
+        key=request.key,
+        tool_call_id=request.tool_call_id,
+        name=request.name,
+        digest=request.digest,
+        by=answer.by or by,
+        **more,
+    )
+
+
+def _extended(run: Run, answers: Answers) -> Iterator[LimitExtended]:
+    if answers.extend is None:
+        return
+    asked = dict(_asked(run))
+    by_name = {breach.name: (path, breach) for (path, breach) in asked.values()}
+    for name, amount in answers.extend.items():
+        if name not in by_name:
+            known = ", ".join(by_name) or "none"
+            raise ConfigError(f"run {run.run_id!r} does not wait at a limit {name!r}; it waits at: {known}")
+        if not is_number(amount) or amount < 0:
+            raise ConfigError(f"extend[{name!r}] is how much more is allowed, so a number; not {amount!r}")
+    for name, (path, breach) in by_name.items():
+        amount = answers.extend.get(name, 0)
+        yield LimitExtended(
+            path=() if breach.scope == "run" else path, kind=name, amount=amount, scope=breach.scope, by=answers.by
+        )
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _asked(run: Run, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, ...], LimitBreach]]]:
+    """Yield the limits that a person is asked about, here and in the subagents."""
+    if run.asks:
+        for breach in run.limits:
+            yield f"{'/'.join(path)}:{breach.scope}:{breach.name}", (path, breach)
+    for id, child in run.children.items():
+        yield from _asked(child.run, (*path, id))

@@ -1,0 +1,278 @@
+"""Turns that outlive their process: begun on a stored conversation, noted in a run store, resumed from there.
+
+Laws: one turn at a time on a conversation; a run that waits for a person owns its conversation until it is answered
+or denied; one that a crash or an error broke off is closed by the next prompt, and what it had done stays in the
+history; nothing that a store holds is trusted to a client: answers are checked against the stored requests.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from sapwood.agent.answers import Answers, answers_of
+from sapwood.core.errors import ConfigError, ConversationBusyError, RunPausedError
+from sapwood.core.events import AgentEvent, ToolFinished, TurnFinished
+from sapwood.core.evolve import evolve
+from sapwood.core.messages import Message
+from sapwood.core.ports import ConversationStore, RunStore, Runtime
+from sapwood.core.run import OpenCall, Run
+from sapwood.core.stored import Compacted, StoredRun
+from sapwood.core.tools import MaybeAwaitable
+from sapwood.core.transcript import INTERRUPTED, Transcript
+from sapwood.loop.spec import LiveTurn, TurnSpec
+from sapwood.loop.start import start_run
+from sapwood.loop.turn import run_turn
+from sapwood.runtime.saving import SavingRuntime
+
+OnPending: TypeAlias = Literal["raise", "deny"]
+OnBusy: TypeAlias = Literal["raise", "wait"]
+MakeSpec: TypeAlias = Callable[[Transcript], TurnSpec]
+OnEnd: TypeAlias = Callable[[LiveTurn], None]
+
+MOVED_ON = "Denied: the user moved on to something else."
+NOT_BEGUN = "Not run: the turn was broken off before."
+BUSY_SECONDS = 0.05
+"""How long a prompt waits before it looks again whether a conversation is free; each time twice as long, up to 1 s."""
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """Where an agent keeps its turns. Either store may be missing.
+
+    conversation_id: the conversation that its prompts belong to. on_pending: what a prompt does while a run waits for
+    a person: `raise`, or `deny` what it waits for. on_busy: what it does while another turn runs.
+    """
+
+    runs: RunStore | None = None
+    conversations: ConversationStore | None = None
+    conversation_id: str | None = None
+    on_pending: OnPending = "raise"
+    on_busy: OnBusy = "raise"
+
+
+async def stored_turn(
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd
+) -> AsyncGenerator[AgentEvent, None]:
+    """Yield the events of a new turn that is kept.
+
+    Raises ConversationBusyError, RunPausedError, and what the stores raise, before any model is called.
+    """
+    delay = BUSY_SECONDS
+    while True:
+        begun = False
+        try:
+            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except ConversationBusyError:
+            if begun or keeping.on_busy == "raise":
+                raise
+        await rt.sleep(delay)
+        delay = min(1.0, delay * 2)
+
+
+async def resumed_turn(
+    keeping: Keeping, make: MakeSpec, run_id: str, answers: Answers, rt: Runtime, *, on_end: OnEnd
+) -> AsyncGenerator[AgentEvent, None]:
+    """Yield the events of a later segment of a stored run.
+
+    Raises ConfigError for an answer that fits nothing that waits, RunPausedError where nothing was answered,
+    ConflictError where somebody else goes on with the run.
+    """
+    runs = keeping.runs
+    if runs is None:
+        raise ConfigError("there is no run store to resume from; give the agent one with with_run_store(...)")
+    # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
+    answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
+    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
+    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+    try:
+        history = Transcript.of(stored.past)
+        if keeping.conversations is not None and stored.conversation_id is not None:
+            loaded = await _kept(rt, "conversation.load", keeping.conversations.load, stored.conversation_id)
+            history = Transcript.of(loaded.messages)
+        spec = make(history)
+        events = checked_answers(stored.run, answers, spec, rt)
+        run = stored.run.replace(conversation_id=stored.conversation_id)
+        spec = _recorded(spec, keeping, run, saving)
+        live = LiveTurn(run, spec, on_end=on_end)
+        async with aclosing(run_turn(run, spec, saving, answers=events, live=live)) as turn:
+            async for event in turn:
+                yield event
+    finally:
+        await saving.release()
+
+
+def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> Sequence[AgentEvent]:
+    """Return the events of these answers; raises RunPausedError where the run would only pause again."""
+    events = answers_of(run, answers, rt.now())
+    after = run
+    for event in events:
+        after = evolve(after, event)
+    is_stuck = run.phase == "paused" and not after.can_go_on()
+    if is_stuck and (spec.gate.approve is None or after.asks):
+        raise RunPausedError(_what_waits(run))
+    return events
+
+
+def _what_waits(run: Run) -> str:
+    waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting())
+    if waiting:
+        return f"run {run.run_id!r} waits for an answer to {waiting}; resume it with decisions"
+    limits = ", ".join(str(breach) for breach in run.limits) or "a limit"
+    return f"run {run.run_id!r} waits at {limits}; resume it with extend=, or extend={{}} to let it finish"
+
+
+async def _turn(
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd
+) -> AsyncGenerator[AgentEvent, None]:
+    version = 0
+    if keeping.conversations is not None and keeping.conversation_id is not None:
+        if len(history):
+            raise ConfigError("messages= and with_conversation exclude each other: the store has the history")
+        await _free(keeping, rt)
+        loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
+        history, version = Transcript.of(loaded.messages), loaded.version
+    run = start_run(rt.new_id()).replace(conversation_id=keeping.conversation_id, base_seq=version)
+    saving = None
+    if keeping.runs is not None:
+        saving = SavingRuntime(
+            rt,
+            keeping.runs,
+            run_id=run.run_id,
+            conversation_id=keeping.conversation_id,
+            base_seq=version,
+            past=() if keeping.conversation_id is not None else history[:],
+        )
+    spec = _recorded(make(history), keeping, run, saving)
+    live = LiveTurn(run, spec, on_end=on_end)
+    try:
+        async with aclosing(run_turn(run, spec, saving or rt, prompt=prompt, live=live)) as events:
+            async for event in events:
+                yield event
+    finally:
+        if saving is not None:
+            await saving.release()
+        elif live.run.phase not in ("new", "ended", "paused") and spec.record is not None:
+            # No run store could close this turn later, so what it did enters the history now.
+            await _kept(rt, "conversation.append", spec.record, live.run)
+
+
+def _recorded(spec: TurnSpec, keeping: Keeping, run: Run, saving: SavingRuntime | None) -> TurnSpec:
+    store, conversation_id = keeping.conversations, run.conversation_id
+    if store is None or conversation_id is None:
+        return spec
+
+    def record(run: Run) -> MaybeAwaitable[int]:
+        return _append(store, conversation_id, run, saving.fence if saving is not None else 0)
+
+    return msgspec.structs.replace(spec, record=record)
+
+
+def _append(store: ConversationStore, conversation_id: str, run: Run, fence: int) -> MaybeAwaitable[int]:
+    is_shortened = run.dropped or run.past is not None
+    return store.append(
+        conversation_id,
+        Transcript.of(run.messages)[:],
+        after=run.base_seq,
+        run_id=run.run_id,
+        fence=fence,
+        compacted=Compacted(run.dropped, run.past) if is_shortened else None,
+    )
+
+
+async def _free(keeping: Keeping, rt: Runtime) -> None:
+    """See to it that no other run stands on the conversation.
+
+    Raises ConversationBusyError where one runs, RunPausedError where one waits for a person and is not to be denied.
+    """
+    runs = keeping.runs
+    if runs is None:
+        return
+    for other in await _kept(rt, "run.waiting", runs.waiting, keeping.conversation_id):
+        if other.status == "running":
+            raise ConversationBusyError(
+                f"run {other.run_id!r} runs on conversation {keeping.conversation_id!r}; wait for its end, or give "
+                'on_busy="wait"',
+                run_id=other.run_id,
+            )
+        if other.status == "paused" and keeping.on_pending == "raise":
+            waiting: Run = await _kept(rt, "run.load", runs.load, other.run_id)
+            raise RunPausedError(f'{_what_waits(waiting)}, or give on_pending="deny"')
+        await close(keeping, runs, other.run_id, rt)
+
+
+async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) -> None:
+    """End a run that nobody goes on with: its open calls are answered, and what it did enters the conversation."""
+    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
+    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+    try:
+        run = stored.run.replace(conversation_id=stored.conversation_id)
+        for item in run.calls:
+            if item.state != "done":
+                event = _unanswered(item)
+                run = evolve(run, event)
+                await saving.checkpoint(run, event)
+        if keeping.conversations is not None and stored.conversation_id is not None:
+            store, conversation_id = keeping.conversations, stored.conversation_id
+            await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
+        ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", "another prompt came"))
+        await saving.checkpoint(evolve(run, ended), ended)
+    finally:
+        await saving.release()
+
+
+def _unanswered(item: OpenCall) -> ToolFinished:
+    text = {"waiting": MOVED_ON, "running": INTERRUPTED}.get(item.state, NOT_BEGUN)
+    return ToolFinished(
+        key=item.call.key,
+        tool_call_id=item.public_id,
+        name=item.call.name,
+        result=text,
+        is_error=True,
+        value=text,
+    )
+
+
+async def _kept(rt: Runtime, step: str, fn: Callable[..., Any], *args: Any) -> Any:
+    return await rt.call(step, fn, *args, shielded=True)
+
+
+class Keeps(Protocol):
+    """A store of several kinds, such as `SqliteStore`."""
+
+    @property
+    def runs(self) -> RunStore:
+        """Where runs are kept."""
+        ...
+
+    @property
+    def conversations(self) -> ConversationStore:
+        """Where conversations are kept."""
+        ...
+
+
+def keeping_of(
+    store: object, conversation_id: str, *, before: Keeping, on_pending: OnPending, on_busy: OnBusy
+) -> Keeping:
+    """Return where turns are kept; raises ConfigError for what is no store, or no such choice."""
+    conversations = getattr(store, "conversations", store)
+    if not isinstance(conversations, ConversationStore):
+        raise ConfigError(f"a conversation store has load and append, as SqliteStore(path); not {type(store).__name__}")
+    if on_pending not in ("raise", "deny"):
+        raise ConfigError(f'on_pending is "raise" or "deny", not {on_pending!r}')
+    if on_busy not in ("raise", "wait"):
+        raise ConfigError(f'on_busy is "raise" or "wait", not {on_busy!r}')
+    runs = getattr(store, "runs", None) or before.runs
+    return Keeping(runs, conversations, conversation_id, on_pending, on_busy)
+
+
+def with_runs(keeping: Keeping, store: object) -> Keeping:
+    """Return the same with a run store; raises ConfigError for what is none."""
+    runs = getattr(store, "runs", store)
+    if not isinstance(runs, RunStore):
+        raise ConfigError(f"a run store has begin and append, as SqliteStore(path); not {type(store).__name__}")
+    return msgspec.structs.replace(keeping, runs=runs)

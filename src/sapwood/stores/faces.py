@@ -1,0 +1,256 @@
+"""The two stores as users see them, over any backend: values to JSON and back, and the limits on what is taken.
+
+Law: everything is encoded before a transaction begins and decoded after it has ended, so that none waits for it.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+from sapwood.core import fault
+from sapwood.core.codec import event_from_json, from_json, to_json
+from sapwood.core.errors import HistoryDiverged, StoreError, TooLargeError
+from sapwood.core.events import AgentEvent
+from sapwood.core.journal import call_of, ends_segment, fold_journal, is_journaled
+from sapwood.core.messages import Message
+from sapwood.core.run import Run
+from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunStatus, RunSummary, StoredRun
+from sapwood.core.struct import Data
+from sapwood.stores import rules
+from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows
+from sapwood.stores.rules import NewMessages, NewRun, Session
+
+T = TypeVar("T")
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of JSON that one event or message may take."""
+PROMPT_CHARACTERS = 200
+
+
+class Backend(Protocol):
+    """What runs transactions on rows."""
+
+    def write(self, change: Callable[[Rows, Session], T]) -> T:
+        """Run a transaction and return its result once it is durable; all or nothing of it happens."""
+        ...
+
+    def read(self, look: Callable[[Rows, Session], T]) -> T:
+        """Run a transaction that changes nothing."""
+        ...
+
+    def hold(self, run_id: str, fence: int) -> None:
+        """Renew this hold from time to time, until it is lost."""
+        ...
+
+    def drop(self, run_id: str) -> None:
+        """Renew the hold of this run no longer."""
+        ...
+
+
+class Runs:
+    """A RunStore over a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def begin(
+        self, run_id: str, conversation_id: str | None, base_seq: int, prompt: Message, *, past: Sequence[Message] = ()
+    ) -> int:
+        """Begin a run, hold it and its conversation, and return the fence for its appends."""
+        texts = [_encoded(message, f"the past of run {run_id!r}") for message in past]
+        new = NewRun(run_id, conversation_id, base_seq, prompt.text[:PROMPT_CHARACTERS], texts)
+        fence = self._backend.write(lambda rows, session: rules.begin(rows, session, new))
+        self._backend.hold(run_id, fence)
+        fault.point("run.begun")
+        return fence
+
+    def append(self, run_id: str, events: Sequence[AgentEvent], *, after: int, fence: int) -> int:
+        """Add events, all or none, and return the version reached."""
+        kept = [(event, _event_row(event, run_id)) for event in events if is_journaled(event)]
+        version = self._backend.write(lambda rows, session: rules.append(rows, session, run_id, kept, after, fence))
+        if any(ends_segment(event) for event, _ in kept):
+            self._backend.drop(run_id)
+        return version
+
+    def claim(self, run_id: str) -> StoredRun:
+        """Take a run over, to go on with it in a new segment."""
+
+        def take(rows: Rows, session: Session) -> tuple[rules.Claimed, list[tuple[int, str]], list[str]]:
+            claimed = rules.claim(rows, session, run_id)
+            past = claimed.row.past
+            return claimed, rows.events(run_id, 0), rows.past(past) if past is not None else []
+
+        (row, version), events, past = self._backend.write(take)
+        self._backend.hold(run_id, row.fence)
+        try:
+            run = _folded(Run(run_id, row.conversation_id, row.base_seq), events)
+        except StoreError:
+            self.release(run_id, row.fence)
+            raise
+        fault.point("run.claimed")
+        return StoredRun(run, version, row.fence, row.conversation_id, _messages(past))
+
+    def load(self, run_id: str) -> Run:
+        """Return the run, folded from its events."""
+        row, events = self._backend.read(lambda rows, _: (rules.known(rows, run_id), rows.events(run_id, 0)))
+        return _folded(Run(run_id, row.conversation_id, row.base_seq), events)
+
+    def events(self, run_id: str, *, after: int = 0) -> list[AgentEvent]:
+        """Return the events stored after this version, in order."""
+        _, found = self._backend.read(lambda rows, _: (rules.known(rows, run_id), rows.events(run_id, after)))
+        return [_event(run_id, seq, text) for seq, text in found]
+
+    def release(self, run_id: str, fence: int) -> None:
+        """End a hold without an end of the segment."""
+        self._backend.drop(run_id)
+        self._backend.write(lambda rows, _: rules.release(rows, run_id, fence))
+
+    def waiting(self, conversation_id: str | None = None) -> Sequence[RunSummary]:
+        """Return the runs that are not over, the one that began last first."""
+        return self._backend.read(
+            lambda rows, session: [
+                _summary(item, session) for item in rows.runs(conversation_id, unfinished=True, limit=-1)
+            ]
+        )
+
+    def summary(self, run_id: str) -> RunSummary:
+        """Return the short form of a run."""
+
+        def look(rows: Rows, session: Session) -> RunSummary:
+            row = rules.known(rows, run_id)
+            return _summary(rows.dated(run_id) or Dated(row, 0, row.started_at), session)
+
+        return self._backend.read(look)
+
+    def delete(self, run_id: str) -> bool:
+        """Remove a run; False where there was none."""
+        return self._backend.write(lambda rows, session: rules.delete_run(rows, session, run_id))
+
+    def list(
+        self, *, limit: int = 100, status: RunStatus | None = None, conversation_id: str | None = None
+    ) -> Sequence[RunSummary]:
+        """Return runs, the one that began last first."""
+
+        def look(rows: Rows, session: Session) -> Sequence[RunSummary]:
+            # Whether one runs or was interrupted is not stored, so those that are not over are all looked at.
+            found = rows.runs(conversation_id, unfinished=status not in (None, "ended"), limit=-1 if status else limit)
+            summaries = [_summary(item, session) for item in found]
+            return [item for item in summaries if status is None or item.status == status][: max(0, limit)]
+
+        return self._backend.read(look)
+
+
+class Conversations:
+    """A ConversationStore over a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def load(self, conversation_id: str) -> Conversation:
+        """Return a conversation; of an unknown id, one without messages."""
+
+        def look(rows: Rows, _: Session) -> tuple[int, Sequence[tuple[int, str]]]:
+            row = rows.conversation(conversation_id)
+            return (row.version, rows.messages(conversation_id, row.spans)) if row is not None else (0, ())
+
+        version, found = self._backend.read(look)
+        return Conversation(conversation_id, _messages([text for _, text in found]), version)
+
+    def append(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        after: int,
+        run_id: str,
+        fence: int,
+        compacted: Compacted | None = None,
+    ) -> int:
+        """Add the messages of a turn and return the version reached."""
+        what = f"conversation {conversation_id!r}"
+        texts = [_encoded(message, what) for message in messages]
+        compacted = compacted or Compacted()
+        past = None if compacted.past is None else [_encoded(message, what) for message in compacted.past]
+        new = NewMessages(texts, after, run_id, fence, compacted.upto, past)
+        version = self._backend.write(lambda rows, session: rules.add_messages(rows, session, conversation_id, new))
+        fault.point("conversation.appended")
+        return version
+
+    def delete(self, conversation_id: str) -> bool:
+        """Remove a conversation with its runs; False where there was none."""
+        return self._backend.write(lambda rows, session: rules.delete_conversation(rows, session, conversation_id))
+
+    def list(self, *, limit: int = 100) -> Sequence[ConversationSummary]:
+        """Return the conversations, the one that was begun last first."""
+        found = self._backend.read(lambda rows, _: rows.conversations(max(0, limit)))
+        return [_conversation_summary(row) for row in found]
+
+
+def _event_row(event: AgentEvent, run_id: str) -> EventRow:
+    return EventRow(_encoded(event, f"run {run_id!r}"), call_of(event))
+
+
+def _encoded(value: Data, where: str) -> str:
+    kind = getattr(value, "type", type(value).__name__)
+    try:
+        raw = to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"a {kind} of {where} is no JSON, so it cannot be stored: {error}") from error
+    if len(raw) > MAX_BYTES:
+        raise TooLargeError(
+            f"a {kind} of {where} has {len(raw):,} bytes; {MAX_BYTES:,} can be stored. Keep such content elsewhere "
+            "and hand its address on"
+        )
+    return raw.decode()
+
+
+def _event(run_id: str, seq: int, text: str) -> AgentEvent:
+    try:
+        return event_from_json(text)
+    except (ValueError, RecursionError) as error:
+        raise HistoryDiverged(
+            f"event {seq} of run {run_id!r} cannot be read: {error}. A newer version of sapwood may have stored it, or "
+            "the file is damaged",
+            run_id=run_id,
+            seq=seq,
+        ) from error
+
+
+def _folded(run: Run, events: Sequence[tuple[int, str]]) -> Run:
+    return fold_journal(run, ((seq, _event(run.run_id, seq, text)) for seq, text in events))
+
+
+def _messages(texts: Sequence[str]) -> tuple[Message, ...]:
+    try:
+        return tuple(from_json(text, Message) for text in texts)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"a stored message cannot be read: {error}. The file is damaged, or newer than this"
+        ) from error
+
+
+def _summary(item: Dated, session: Session) -> RunSummary:
+    row = item.row
+    held = session.is_held(row)
+    idle: RunStatus = "interrupted" if row.state == "open" else row.state
+    return RunSummary(
+        row.run_id,
+        row.conversation_id,
+        "running" if held else idle,
+        row.stopped_by,
+        row.prompt,
+        _time(row.started_at),
+        _time(item.updated_at),
+        item.version,
+        rules.holder_of(row) if held else "",
+        row.error,
+    )
+
+
+def _conversation_summary(row: ConversationRow) -> ConversationSummary:
+    return ConversationSummary(
+        row.conversation_id, row.version, _time(row.started_at), _time(row.updated_at), row.holder
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,91 @@
+"""The rows of conversations in SQLite, within a transaction that somebody else began."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sapwood.stores.rows import ConversationRow, Span
+
+_COLUMNS = "conversation_id, version, fence, holder, spans, started_at, updated_at"
+
+
+class ConversationRows:
+    """The rows of conversations, over one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def conversation(self, conversation_id: str) -> ConversationRow | None:
+        """Return a conversation."""
+        found = self._one(f"SELECT {_COLUMNS} FROM conversation WHERE conversation_id = ?", conversation_id)
+        return _row(found) if found is not None else None
+
+    def put_conversation(self, row: ConversationRow) -> None:
+        """Store a conversation."""
+        spans = msgspec.json.encode(row.spans).decode()
+        self._connection.execute(
+            f"INSERT INTO conversation ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (conversation_id) DO "
+            "UPDATE SET version = excluded.version, fence = excluded.fence, holder = excluded.holder, "
+            "spans = excluded.spans, updated_at = excluded.updated_at",
+            (row.conversation_id, row.version, row.fence, row.holder, spans, row.started_at, row.updated_at),
+        )
+
+    def drop_conversation(self, conversation_id: str) -> None:
+        """Remove a conversation and its messages."""
+        n = self._number(conversation_id)
+        for table, column in (("message", "conversation"), ("turn", "conversation"), ("conversation", "n")):
+            self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (n,))
+
+    def conversations(self, limit: int) -> list[ConversationRow]:
+        """Return the conversations, the one that was begun last first."""
+        found = self._connection.execute(f"SELECT {_COLUMNS} FROM conversation ORDER BY n DESC LIMIT ?", (limit,))
+        return [_row(item) for item in found]
+
+    def messages(self, conversation_id: str, spans: Sequence[Span]) -> list[tuple[int, str]]:
+        """Return numbered messages, span by span."""
+        n = self._number(conversation_id)
+        found: list[tuple[int, str]] = []
+        for first, last in spans:
+            found += self._connection.execute(
+                "SELECT seq, json FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
+                (n, first, last),
+            )
+        return found
+
+    def add_messages(self, conversation_id: str, first: int, messages: Sequence[str]) -> None:
+        """Store messages, numbered from this one on."""
+        n = self._number(conversation_id)
+        self._connection.executemany(
+            "INSERT INTO message (conversation, seq, json) VALUES (?, ?, ?)",
+            [(n, seq, text) for seq, text in enumerate(messages, first)],
+        )
+
+    def turn(self, conversation_id: str, run_id: str) -> int | None:
+        """Return the version that a run's append reached."""
+        found = self._one(
+            "SELECT version FROM turn WHERE conversation = ? AND run_id = ?", self._number(conversation_id), run_id
+        )
+        return int(found[0]) if found is not None else None
+
+    def put_turn(self, conversation_id: str, run_id: str, version: int) -> None:
+        """Note the version that a run's append reached."""
+        self._connection.execute(
+            "INSERT INTO turn (conversation, run_id, version) VALUES (?, ?, ?)",
+            (self._number(conversation_id), run_id, version),
+        )
+
+    def _number(self, conversation_id: str) -> int:
+        found = self._one("SELECT n FROM conversation WHERE conversation_id = ?", conversation_id)
+        return int(found[0]) if found is not None else 0
+
+    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
+        found: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
+        return found
+
+
+def _row(values: Sequence[Any]) -> ConversationRow:
+    conversation_id, version, fence, holder, spans, started_at, updated_at = values
+    shown = msgspec.json.decode(spans, type=tuple[Span, ...])
+    return ConversationRow(conversation_id, version, fence, holder, shown, started_at, updated_at)

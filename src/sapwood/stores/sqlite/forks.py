@@ -1,0 +1,56 @@
+"""Stores and `fork`: no connection is open while a process is forked.
+
+SQLite counts the locks of a file in memory. A forked child would inherit the count and not the locks, and could then
+write over its parent. So every store closes its connections before a fork, and opens them anew on both sides.
+"""
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """What has connections."""
+
+    def before_fork(self) -> None:
+        """Close all connections and open none until one of the other two is called."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Go on in a new process: with new locks and threads, and without any hold."""
+        ...
+
+
+_stores: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+_forking: list[Forkable] = []
+
+
+def watch(store: Forkable) -> None:
+    """Tell the store of forks for as long as it lives."""
+    _stores.add(store)
+
+
+def _before() -> None:
+    _forking[:] = list(_stores)
+    for store in _forking:
+        store.before_fork()
+
+
+def _in_parent() -> None:
+    for store in _forking:
+        store.after_fork_in_parent()
+    _forking.clear()
+
+
+def _in_child() -> None:
+    for store in _forking:
+        store.after_fork_in_child()
+    _forking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
