@@ -84,8 +84,10 @@ def modern(hint: Any, above: tuple[Any, ...] = ()) -> Any:
 
     One that holds itself is described as an object there, without its fields.
     """
-    if sys.version_info >= (3, 12):
-        return hint
+    return hint if sys.version_info >= (3, 12) else _made_modern(hint, above)
+
+
+def _made_modern(hint: Any, above: tuple[Any, ...]) -> Any:
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
         return dict[str, Any] if hint in above else _typed_dict(hint, (*above, hint))
     inner = typing.get_args(hint)
@@ -93,8 +95,8 @@ def modern(hint: Any, above: tuple[Any, ...] = ()) -> Any:
     if not inner or origin is typing.Literal:
         return hint
     if origin is Annotated:
-        return _ANNOTATED[(modern(inner[0], above), *hint.__metadata__)]
-    changed = tuple(modern(item, above) for item in inner)
+        return _ANNOTATED[(_made_modern(inner[0], above), *hint.__metadata__)]
+    changed = tuple(_made_modern(item, above) for item in inner)
     if all(new is old for new, old in zip(changed, inner, strict=True)):
         return hint
     if origin is types.UnionType:
@@ -109,7 +111,7 @@ def _typed_dict(kind: Any, above: tuple[Any, ...]) -> Any:
     fields: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         wrapper = typing.get_origin(hint)
-        inner = modern(typing.get_args(hint)[0] if wrapper in (Required, NotRequired) else hint, above)
+        inner = _made_modern(typing.get_args(hint)[0] if wrapper in (Required, NotRequired) else hint, above)
         optional = wrapper is NotRequired or (wrapper is not Required and name in kind.__optional_keys__)
         fields[name] = NotRequired[inner] if optional else inner
     make: Any = TypedDict  # a type checker knows only the spelling with literals
