@@ -108,12 +108,14 @@ if TYPE_CHECKING:
     from sapwood.core.model import LLMProvider as LLMProvider
     from sapwood.core.model import ModelProfile as ModelProfile
     from sapwood.core.model import ModelRequest as ModelRequest
+    from sapwood.core.model import NamedTool as NamedTool
     from sapwood.core.model import Reply as Reply
     from sapwood.core.model import RestartChunk as RestartChunk
     from sapwood.core.model import ServerCallChunk as ServerCallChunk
     from sapwood.core.model import ServerResultChunk as ServerResultChunk
     from sapwood.core.model import TextChunk as TextChunk
     from sapwood.core.model import ThinkingChunk as ThinkingChunk
+    from sapwood.core.model import ToolDeltaChunk as ToolDeltaChunk
     from sapwood.core.model import UsageChunk as UsageChunk
     from sapwood.core.parts import AgentContextPart as AgentContextPart
     from sapwood.core.parts import AgentMemoryPart as AgentMemoryPart
@@ -266,12 +268,14 @@ _NAMES = {
     "LLMProvider": "sapwood.core.model",
     "ModelProfile": "sapwood.core.model",
     "ModelRequest": "sapwood.core.model",
+    "NamedTool": "sapwood.core.model",
     "Reply": "sapwood.core.model",
     "RestartChunk": "sapwood.core.model",
     "ServerCallChunk": "sapwood.core.model",
     "ServerResultChunk": "sapwood.core.model",
     "TextChunk": "sapwood.core.model",
     "ThinkingChunk": "sapwood.core.model",
+    "ToolDeltaChunk": "sapwood.core.model",
     "UsageChunk": "sapwood.core.model",
     "BaseLLMProvider": "sapwood.llm.base",
     "AnthropicClientLike": "sapwood.llm.anthropic.client",
@@ -393,6 +397,7 @@ __all__ = [
     "ModelNotFoundError",
     "ModelProfile",
     "ModelRequest",
+    "NamedTool",
     "OutputChecked",
     "OutputDelta",
     "OutputMissingError",
@@ -438,6 +443,7 @@ __all__ = [
     "TooLargeError",
     "ToolCall",
     "ToolContext",
+    "ToolDeltaChunk",
     "ToolError",
     "ToolFinished",
     "ToolNameCollision",

@@ -79,12 +79,14 @@ from sapwood.core.messages import (
 from sapwood.core.model import (
     CachePlan,
     ModelProfile,
+    NamedTool,
     Reply,
     RestartChunk,
     ServerCallChunk,
     ServerResultChunk,
     TextChunk,
     ThinkingChunk,
+    ToolDeltaChunk,
     UsageChunk,
 )
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
@@ -227,6 +229,8 @@ OTHERS: list[Data] = [
     ModelProfile("a", "b", 200_000, 8_000, "relist", False, True, "max_completion_tokens", "developer", False),
     TextChunk("a"),
     ThinkingChunk("a"),
+    ToolDeltaChunk(1, "add", "{"),
+    NamedTool("add"),
     ServerCallChunk("s1", "web_search", {"query": "a"}),
     ServerResultChunk("s1", "web_search", [{"url": "b"}], is_error=True),
     UsageChunk(USAGE),
@@ -247,7 +251,7 @@ OTHERS: list[Data] = [
     Raise(BREACH),
     Prepare(),
     Compact(),
-    CallModel(1, True, "none"),
+    CallModel(1, True, NamedTool("add")),
     RunTools((OPEN,), (OPEN,)),
     CloseRound(1),
     Finish("stuck", True),

@@ -9,7 +9,16 @@ import pytest
 
 from sapwood.core.errors import ServerError
 from sapwood.core.messages import Message, Text, ToolCall
-from sapwood.core.model import LLMProvider, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk, UsageChunk
+from sapwood.core.model import (
+    LLMProvider,
+    ModelRequest,
+    Reply,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+    ToolDeltaChunk,
+    UsageChunk,
+)
 from sapwood.core.transcript import Transcript
 from sapwood.core.usage import Usage
 from sapwood.llm.anthropic import AnthropicProvider
@@ -243,7 +252,7 @@ def test_the_official_client_gives_what_our_own_does(serve: Serve, name: str) ->
 
 
 def plain(chunks: list[StreamChunk]) -> list[Any]:
-    kinds = {TextChunk: "text", ThinkingChunk: "thinking"}
+    kinds = {TextChunk: "text", ThinkingChunk: "thinking", ToolDeltaChunk: "arguments"}
     chunks = [chunk for chunk in chunks if not isinstance(chunk, UsageChunk)]
     shown = [(kinds[type(chunk)], chunk.text) for chunk in chunks if not isinstance(chunk, Reply)]
     return [*shown, chunks[-1].replace(request_id=None)]

@@ -103,7 +103,7 @@ def test_options_facts_and_shapes_reach_the_body() -> None:
         "seed": 7,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "output", "schema": {"type": "object"}, "strict": True},
+            "json_schema": {"name": "output", "schema": {"type": "object"}, "strict": False},
         },
         "prompt_cache_key": "k",
         "user": "u",

@@ -30,6 +30,7 @@ from sapwood.core.model import (
     StreamChunk,
     TextChunk,
     ThinkingChunk,
+    ToolDeltaChunk,
 )
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
@@ -134,7 +135,7 @@ def test_items_that_never_ended_are_taken_from_the_final_response() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1}', "status": "completed"}
     chunks = stream(added(0, "message"), delta("output_text", 0, "Hi"), completed(message(0, "Hi!")["item"], call))
 
-    assert chunks[:-1] == [TextChunk("Hi"), TextChunk("!")]
+    assert chunks[:-1] == [TextChunk("Hi"), TextChunk("!"), ToolDeltaChunk(0, "add", '{"a": 1}')]
     assert chunks[-1] == Reply((Text("Hi!"), ToolCall("add", {"a": 1}, id="c")), "tool_use", None, "gpt-5-1")
 
 

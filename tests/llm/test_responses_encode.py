@@ -165,7 +165,7 @@ def test_a_request_says_what_it_must() -> None:
         "store": False,
         "stream": True,
         "include": ["reasoning.encrypted_content"],
-        "text": {"format": {"type": "json_schema", "name": "output", "schema": {"type": "object"}, "strict": True}},
+        "text": {"format": {"type": "json_schema", "name": "output", "schema": {"type": "object"}, "strict": False}},
         "prompt_cache_key": "k",
         "tools": [
             {

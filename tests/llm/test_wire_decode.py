@@ -8,8 +8,8 @@ import pytest
 from wire_files import SMALL, Exchange, exchanges, whole_set
 
 from sapwood.core.errors import LLMError
-from sapwood.core.messages import Message, Text, Thinking
-from sapwood.core.model import ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.messages import Message, Text, Thinking, ToolCall
+from sapwood.core.model import ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk, ToolDeltaChunk
 from sapwood.core.transcript import Transcript
 from sapwood.core.usage import Usage
 from sapwood.llm.anthropic import AnthropicCodec, AnthropicProvider
@@ -20,6 +20,7 @@ from sapwood.llm.ollama import OllamaCodec, OllamaProvider
 from sapwood.llm.openai import ChatCodec, OpenAIChatProvider
 from sapwood.llm.openai.responses import OpenAIResponsesProvider, ResponsesCodec
 from sapwood.llm.profiles import profile_of
+from sapwood.testing.provider_deltas import require_deltas
 from support.replay_server import Faults, ReplayServer, split_bytes
 
 GEMINI = ("google.generate_content", "google.stream_generate_content")
@@ -88,6 +89,10 @@ def test_a_reply_is_the_same_however_its_bytes_are_cut(exchange: Exchange) -> No
         assert isinstance(reply, Reply)
         if exchange.is_stream:  # what was streamed is what the reply holds
             assert said(chunks) == said_by(reply)
+            require_deltas(chunks, reply)
+            calls = [part for part in reply.content if isinstance(part, ToolCall)]
+            streams = exchange.api not in ("ollama.chat", *GEMINI)
+            assert any(isinstance(chunk, ToolDeltaChunk) for chunk in chunks) == (bool(calls) and streams)
     else:
         assert "error" in exchange.name or "malformed" in exchange.name or exchange.name in NO_REPLY
 

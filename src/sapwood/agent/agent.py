@@ -6,6 +6,7 @@ Laws: no state of a turn lives here, so any number of turns may overlap on one A
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from sapwood.agent.assemble import assemble, below, require_prices
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
 from sapwood.agent.durable import checked_answers, resumed_turn, stored_turn
 from sapwood.agent.fluent import Configured, models_of, ttl_of
+from sapwood.agent.output import Output, value_of
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.agent.subagents import agent_tool
 from sapwood.context.meter import Calibration
@@ -162,6 +164,29 @@ class Agent(Configured):
 
         return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
 
+    def run(self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None) -> Any:
+        """Run a turn to its end and return its structured output: the validated instance itself.
+
+        Raises ConfigError without `with_output_model`, OutputMissingError where the turn ends without a valid output,
+        RunPausedError where it waits for a person.
+        """
+        output, ended = self._output(), list[LiveTurn]()
+        runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
+        for _ in iterate(self._events(prompt, messages, cancel, runtime, ended.append)):
+            pass
+        return value_of(ended[-1], output)
+
+    async def arun(self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None) -> Any:
+        """Run a turn to its end and return its structured output, as `run` does, on the running event loop."""
+        from sapwood.runtime.aio import AsyncioRuntime
+
+        output, ended = self._output(), list[LiveTurn]()
+        turn = self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel), ended.append)
+        async with aclosing(turn) as events:
+            async for _ in events:
+                pass
+        return value_of(ended[-1], output)
+
     def resume(
         self,
         run_id: str,
@@ -242,6 +267,11 @@ class Agent(Configured):
         return self._last.result if self._last else None
 
     @property
+    def last_output(self) -> str | None:
+        """The JSON text of the structured output of the turn that ended last; None where there is none."""
+        return self._last.live.run.output if self._last else None
+
+    @property
     def last_messages(self) -> Transcript:
         """The history with the messages of the turn that ended last: pass it as `messages=` to go on."""
         if self._last is None:
@@ -256,13 +286,25 @@ class Agent(Configured):
         """The answers that are remembered (`ApprovalDecision.remember`): list them, or take them back."""
         return self._grants
 
-    def as_tool(self, name: str, description: str, *, timeout: float | None = None) -> "AgentTool":
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        output_model: Any = None,
+        max_output_retries: int = 1,
+        timeout: float | None = None,
+    ) -> "AgentTool":
         """Return this agent as a tool `name(task)` for another agent; see `with_subagents` for what it inherits.
 
-        Each call is a turn of its own, with this agent's model, tools and output model. timeout: seconds for one,
-        without the time that a person takes to answer. Called as a plain function, it returns the text.
+        Each call is a turn of its own, with this agent's model, tools and output model. output_model: the answer is
+        the JSON of this; for the tool alone. timeout: seconds for one, without the time that a person takes to answer.
+        Called as a plain function, it returns the text.
         """
-        return agent_tool(self, name, description, timeout)
+        agent = self
+        if output_model is not None:
+            agent = copy(self).with_output_model(output_model, max_output_retries=max_output_retries)
+        return agent_tool(agent, name, description, timeout)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -284,16 +326,26 @@ class Agent(Configured):
         return below(spec, parent, path, name, timeout=timeout)
 
     def _events(
-        self, prompt: Prompt, messages: History, cancel: CancelToken | None, runtime: Runtime
+        self,
+        prompt: Prompt,
+        messages: History,
+        cancel: CancelToken | None,
+        runtime: Runtime,
+        tell: Callable[[LiveTurn], None] | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
+        def ended(live: LiveTurn) -> None:
+            self._ended(live)
+            if tell is not None:
+                tell(live)
+
         message = to_prompt(prompt)
         history = to_history(messages)
         make, keeping = self._maker(cancel), self._config.keeping
         if keeping.runs is not None or keeping.conversations is not None:
-            return stored_turn(keeping, make, message, history, runtime, on_end=self._ended)
+            return stored_turn(keeping, make, message, history, runtime, on_end=ended)
         spec = make(history)
         run = start_run(runtime.new_id())
-        live = LiveTurn(run, spec, on_end=self._ended)
+        live = LiveTurn(run, spec, on_end=ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)
 
     def _resumed(
@@ -308,6 +360,11 @@ class Agent(Configured):
         events = checked_answers(run, answers, spec, runtime)
         del self._paused[run_id]
         return run_turn(run, spec, runtime, answers=events, live=LiveTurn(run, spec, on_end=self._ended))
+
+    def _output(self) -> Output:
+        if self._config.output is None:
+            raise ConfigError("run() returns a structured output; say which with with_output_model(...)")
+        return self._config.output
 
     def _maker(self, cancel: CancelToken | None) -> Callable[[Transcript], TurnSpec]:
         """Return what makes the spec of a turn from its history; the configuration is that of now."""

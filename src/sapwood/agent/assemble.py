@@ -20,12 +20,14 @@ from sapwood.core.tools import BoundTool
 from sapwood.core.transcript import Transcript
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
+from sapwood.llm.forced_choice import can_force
 from sapwood.llm.pricing import cost_of
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.gate import Gate, Grants
 from sapwood.loop.pool import UsagePool
 from sapwood.loop.spec import LiveTurn, TurnSpec
+from sapwood.sources.output import OutputSource
 from sapwood.sources.subagents import SubagentSource
 from sapwood.sources.system_prompt import SystemPromptSource
 from sapwood.sources.toolset import ToolsetSource
@@ -51,18 +53,22 @@ def assemble(
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
     require_prices(config.usage_limits, provider)
+    output_mode, is_forced = _output_mode(config, profile), can_force(provider)
+    sources = list(_sources(config))
+    if config.output is not None and output_mode is not None:
+        sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
     return TurnSpec(
         provider=provider,
-        context=ContextManager(sources=list(_sources(config)), budget=budget, trim_history=True),
+        context=ContextManager(sources=sources, budget=budget, trim_history=True),
         policy=Policy(
             max_rounds=config.max_rounds,
             final_round=True,
             window=room,
             limits=config.turn_limits,
             notices_stuck=True,
-            output=_output_mode(config, profile),
+            output=output_mode,
             max_output_retries=config.max_output_retries,
-            forces_output=profile.forced_tool_choice,
+            forces_output=is_forced,
         ),
         meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
@@ -76,21 +82,25 @@ def assemble(
         cancel=cancel,
         cache=config.cache,
         watch=watch or CacheWatch(),
-        gate=Gate(
-            config.pre_hooks,
-            config.post_hooks,
-            config.approve,
-            defers=config.defers,
-            expires_seconds=config.expires_seconds,
-            grants=grants or Grants(),
-            scope=scope,
-            asks_unknown=config.asks_unknown,
-        ),
+        gate=_gate(config, grants or Grants(), scope),
         pool=UsagePool(config.usage_limits),
         children=spawners(config.subagents, _agent_tools(config)),
         output=config.output,
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
+    )
+
+
+def _gate(config: AgentConfig, grants: Grants, scope: str) -> Gate:
+    return Gate(
+        config.pre_hooks,
+        config.post_hooks,
+        config.approve,
+        defers=config.defers,
+        expires_seconds=config.expires_seconds,
+        grants=grants,
+        scope=scope,
+        asks_unknown=config.asks_unknown,
     )
 
 
@@ -159,12 +169,11 @@ def _smaller(first: N | None, second: N | None) -> N | None:
 
 
 def _output_mode(config: AgentConfig, profile: ModelProfile) -> OutputMode | None:
-    """Return how the output is asked for; `native` is what it says only where the model takes a schema."""
+    """Return how the output is asked for; `native` is what it says only where the model takes such a schema."""
     if config.output is None:
         return None
-    if config.output_mode == "native" and profile.structured_output != "native":
-        return "tool"
-    return config.output_mode
+    takes = profile.structured_output == "native" and config.output.type.strict_schema is not None
+    return "tool" if config.output.mode == "native" and not takes else config.output.mode
 
 
 def _agent_tools(config: AgentConfig) -> dict[str, Subagent]:

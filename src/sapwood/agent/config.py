@@ -7,15 +7,15 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from sapwood.agent.durable import Keeping
+from sapwood.agent.output import Output
 from sapwood.agent.subagents import MAX_DEPTH, Subagent
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
-from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
+from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
-from sapwood.loop.spec import OutputReader
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
@@ -64,8 +64,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     defers: bool = False
     expires_seconds: float | None = None
     asks_unknown: bool = False
-    output: OutputReader | None = None
-    output_mode: OutputMode = "tool"
+    output: Output | None = None
     max_output_retries: int = 1
     subagents: tuple[Subagent, ...] = ()
     max_depth: int = MAX_DEPTH

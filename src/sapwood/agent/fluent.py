@@ -10,15 +10,17 @@ from typing import Any, Literal, Self
 from sapwood.agent.assemble import require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeps, OnBusy, OnPending, keeping_of, with_runs
+from sapwood.agent.output import Output, output_of
 from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
-from sapwood.core.model import CacheTtl, LLMProvider
+from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
+from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
 
@@ -40,7 +42,7 @@ class Configured:
         Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
         """
         added = (*self._config.tools, *(to_tool(item) for item in tools))
-        name_map(schema_of(item).name for item in added)
+        _require_distinct(added, self._config.output)
         return self._set(tools=added)
 
     def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
@@ -114,6 +116,22 @@ class Configured:
         return self._set(
             approve=callback, defers=defer, expires_seconds=expires_seconds, asks_unknown=on_unknown == "ask"
         )
+
+    def with_output_model(self, model: Any, *, mode: OutputMode = "tool", max_output_retries: int = 1) -> Self:
+        """Have the turn end with a value of this type: `run` returns it, `last_output` is its JSON.
+
+        model: a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a plain type, or a dictionary
+        that is a JSON Schema. mode: `tool` demands a call of `final_result`; `native` uses the provider's own way
+        where the model has one, else `tool`; `prompted` asks in words, for models without tools. max_output_retries:
+        tries after the first that is refused.
+
+        Raises ConfigError for what cannot be an output, ToolNameCollision where a tool is called `final_result`.
+        """
+        if isinstance(max_output_retries, bool) or max_output_retries < 0:
+            raise ConfigError(f"max_output_retries must be 0 or more, not {max_output_retries!r}")
+        output = output_of(model, mode)
+        _require_distinct(self._config.tools, output)
+        return self._set(output=output, max_output_retries=max_output_retries)
 
     def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int = MAX_DEPTH) -> Self:
         """Offer agents that the model may hand tasks to, through one tool, `task(agent_name, task)`.
@@ -221,6 +239,12 @@ def _require_known(model: str) -> None:
     from sapwood.llm.registry import require_known
 
     require_known(model)
+
+
+def _require_distinct(tools: Iterable[ToolSchema | BoundTool], output: Output | None) -> None:
+    """Raise ToolNameCollision where two tools become one towards the model."""
+    own = (FINAL_RESULT,) if output is not None and output.mode != "prompted" else ()
+    name_map((*own, *(schema_of(item).name for item in tools)))
 
 
 def _subagent(item: object) -> Subagent:

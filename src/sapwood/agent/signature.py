@@ -10,7 +10,6 @@ A null for a parameter whose default is not null, and whose type does not allow 
 """
 
 import inspect
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -21,11 +20,12 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from sapwood.agent.docstrings import parameter_texts
-from sapwood.core.agent_tool import as_object, model_schema, optional_names, validated
+from sapwood.core.agent_tool import as_object, optional_names, validated
 from sapwood.core.call_plan import Parameter, bound_keywords, is_context, parameters_of, plan_for
 from sapwood.core.errors import ConfigError
 from sapwood.core.input_problems import input_error
 from sapwood.core.tools import JsonObject, ToolContext
+from sapwood.core.type_schema import model_schema, modern
 
 Locals = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -158,45 +158,6 @@ def _evaluated(annotation: Any, module_names: dict[str, Any], names: dict[str, A
 
     holder.__annotations__ = {"it": annotation}
     return typing.get_type_hints(holder, module_names, names, include_extras=True)["it"]
-
-
-def modern(hint: Any, above: tuple[Any, ...] = ()) -> Any:
-    """Return the type with every `typing.TypedDict` in it made one that pydantic takes on Python 3.11.
-
-    One that holds itself is described as an object there, without its fields.
-    """
-    if sys.version_info >= (3, 12):
-        return hint
-    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
-        return dict[str, Any] if hint in above else _typed_dict(hint, (*above, hint))
-    inner = typing.get_args(hint)
-    origin = typing.get_origin(hint)
-    if not inner or origin is typing.Literal:
-        return hint
-    if origin is Annotated:
-        return _ANNOTATED[(modern(inner[0], above), *hint.__metadata__)]
-    changed = tuple(modern(item, above) for item in inner)
-    if all(new is old for new, old in zip(changed, inner, strict=True)):
-        return hint
-    if origin is types.UnionType:
-        return typing.Union[changed]  # noqa: UP007  (`|` needs the members one by one)
-    generic: Any = origin
-    return hint.copy_with(changed) if hasattr(hint, "copy_with") else generic[changed]
-
-
-def _typed_dict(kind: Any, above: tuple[Any, ...]) -> Any:
-    from typing_extensions import TypedDict
-
-    fields: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        wrapper = typing.get_origin(hint)
-        inner = modern(typing.get_args(hint)[0] if wrapper in (Required, NotRequired) else hint, above)
-        optional = wrapper is NotRequired or (wrapper is not Required and name in kind.__optional_keys__)
-        fields[name] = NotRequired[inner] if optional else inner
-    make: Any = TypedDict  # a type checker knows only the spelling with literals
-    made = make(kind.__name__, fields)
-    made.__doc__ = kind.__doc__
-    return made
 
 
 def _unpacked(parameters: tuple[Parameter, ...], hints: dict[str, Any]) -> tuple[Parameter, ...]:

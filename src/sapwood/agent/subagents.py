@@ -87,6 +87,8 @@ def agent_of(definition: SubagentDefinition) -> "Agent":
         agent = agent.with_subagents(definition.subagents)
     if definition.usage_limits is not None:
         agent = agent.with_usage_limits(definition.usage_limits)
+    if definition.output_model is not None:
+        agent = agent.with_output_model(definition.output_model, max_output_retries=definition.max_output_retries)
     return agent
 
 

@@ -2,7 +2,7 @@
 
 Laws: a misspelt keyword is refused; the function gets checked and converted values, never the recorded
 arguments; `validate_input` and a call use one and the same check.
-This is the only core module that imports pydantic; the core imports it on first use.
+Core modules that import pydantic are themselves imported on first use: this one, and those of types and outputs.
 """
 
 import json
@@ -20,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
 from sapwood.core.call_plan import CallPlan, Parameter, is_async_callable, parameters_of, plan_for, plan_of
 from sapwood.core.check_schema import check_schema, plainly_fits
@@ -28,6 +27,7 @@ from sapwood.core.errors import ConfigError, ToolInputError
 from sapwood.core.input_problems import Problem, input_error, path_text, pydantic_problems
 from sapwood.core.json_object import is_list, is_object
 from sapwood.core.tools import BoundTool, JsonObject, ToolSchema
+from sapwood.core.type_schema import model_schema
 
 M = TypeVar("M", bound=BaseModel)
 _MAX_DEPTH = 200
@@ -420,44 +420,3 @@ def _wire_name(name: str, field: FieldInfo) -> str:
     if isinstance(field.validation_alias, str):
         return field.validation_alias
     return field.alias or name
-
-
-def model_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the schema of a model as a tool's input: titles left out, every reference inside.
-
-    >>> class Point(BaseModel):
-    ...     x: int
-    >>> model_schema(Point)
-    {'type': 'object', 'properties': {'x': {'type': 'integer'}}, 'required': ['x']}
-    """
-    schema: JsonObject = _untitled(model.model_json_schema(schema_generator=_Quiet))
-    reference = schema.get("$ref")
-    if isinstance(reference, str):  # a model that holds itself stands among its own definitions
-        schema = {**schema["$defs"][reference.rpartition("/")[2]], "$defs": schema["$defs"]}
-    schema.pop("description", None)
-    if schema.get("type") == "object":
-        schema = {"type": "object", "properties": schema.pop("properties", {}), **schema}
-    return schema
-
-
-class _Quiet(GenerateJsonSchema):
-    # A default that is not JSON is left out of the schema without a warning at each start.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
-
-
-_HOLDERS = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
-_DATA = frozenset({"default", "const", "enum", "examples", "required"})
-
-
-def _untitled(schema: Any) -> Any:
-    if is_list(schema):
-        return [_untitled(item) for item in schema]
-    if not is_object(schema):
-        return schema
-    return {
-        key: {name: _untitled(item) for name, item in value.items()}
-        if key in _HOLDERS
-        else (value if key in _DATA else _untitled(value))
-        for key, value in schema.items()
-        if key != "title"
-    }

@@ -23,14 +23,16 @@ Path = tuple[object, ...]
 _NAMES = {"object": "an object", "array": "an array", "integer": "an integer", "null": "null"}
 
 
-def check_schema(value: Any, schema: Any) -> list[Problem]:
+def check_schema(value: Any, schema: Any, *, root: Any = None) -> list[Problem]:
     """Return what is wrong with a value, empty where it fits.
+
+    root: where references of the schema lead, where it is a part of a larger one.
 
     >>> check_schema({"size": True}, {"properties": {"size": {"type": ["integer", "null"]}}})
     [('size', 'must be an integer or null, not a boolean')]
     """
     problems: list[Problem] = []
-    for path, text in _Checker(schema).problems(value, schema, (), 0):
+    for path, text in _Checker(schema if root is None else root).problems(value, schema, (), 0):
         problems.append((path_text(path), text))
         if len(problems) >= _ENOUGH:
             break

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal, TypeAlias
 
 from sapwood.core.diagnostics import Cause
 from sapwood.core.limits import LimitBreach, Tally, UsageLimits, crossed, would_cross
-from sapwood.core.model import OutputMode, StopReason, ToolChoice
+from sapwood.core.model import NamedTool, OutputMode, StopReason, ToolChoice
 from sapwood.core.run import OpenCall, Run, most_repeated
 from sapwood.core.struct import Data
+from sapwood.core.tools import FINAL_RESULT
 
 STUCK_AFTER = 4
 """Rounds in a row with the same call and the same result, after which the model is told; of errors one less."""
@@ -95,7 +96,7 @@ class Nudge(Data, frozen=True, tag="nudge"):
     """Say a word to the model.
 
     kind: its calls repeat themselves, or the output is still owed. tool, count: what it called, in how many rounds.
-    error: why its output was refused.
+    error: why its output was refused; output: how it is asked for.
     """
 
     type: ClassVar[Literal["nudge"]] = "nudge"
@@ -103,6 +104,7 @@ class Nudge(Data, frozen=True, tag="nudge"):
     tool: str = ""
     count: int = 0
     error: str = ""
+    output: OutputMode | None = None
 
 
 class ReportLimits(Data, frozen=True, tag="report_limits"):
@@ -287,7 +289,7 @@ def _output_owed(run: Run, policy: Policy) -> Action | None:
         return None
     if run.round >= policy.max_rounds:
         return Finish("output_missing")
-    return Nudge("output", error=run.output_error or "")
+    return Nudge("output", error=run.output_error or "", output=policy.output)
 
 
 def _call(run: Run, policy: Policy) -> CallModel:
@@ -298,10 +300,12 @@ def _call(run: Run, policy: Policy) -> CallModel:
 
 
 def _wrap_up(run: Run, policy: Policy, cause: Cause) -> CallModel:
-    return CallModel(run.round, True, _tool_choice(policy, final=policy.has_tools), cause, policy.output)
+    return CallModel(run.round, True, _tool_choice(policy, final=True), cause, policy.output)
 
 
 def _tool_choice(policy: Policy, *, final: bool) -> ToolChoice | None:
     if policy.output == "tool":
-        return "any" if policy.forces_output else None
-    return "none" if final else None
+        if not policy.forces_output:
+            return None
+        return NamedTool(FINAL_RESULT) if final else "any"
+    return "none" if final and policy.has_tools else None

@@ -170,8 +170,32 @@ class RunPausedError(SapwoodError):
     """The run waits for a person; answer it or deny it first."""
 
 
-class OutputMissingError(SapwoodError):
-    """The run ended without a valid output."""
+class OutputMissingError(SapwoodError, ValueError):
+    """The run ended without a valid output.
+
+    output: the name of its type. attempts: answers that were refused. last_error: why the last was. stopped_by: why
+    the turn ended. messages: all of it, so that nothing is lost.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        output: str = "",
+        attempts: int = 0,
+        last_error: str | None = None,
+        stopped_by: str | None = None,
+        messages: tuple[Message, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.output = output
+        self.attempts = attempts
+        self.last_error = last_error
+        self.stopped_by = stopped_by
+        self.messages = messages
+
+    def __reduce__(self) -> tuple[type["OutputMissingError"], tuple[str], dict[str, object]]:
+        return type(self), (str(self),), self.__dict__.copy()
 
 
 class UsageLimitError(SapwoodError):

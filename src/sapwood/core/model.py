@@ -29,7 +29,7 @@ StopReason: TypeAlias = Literal[
     "context_window",
 ]
 ToolLoading: TypeAlias = Literal["deferred", "inline", "dispatch", "relist"]
-ToolChoice: TypeAlias = Literal["auto", "any", "none"]
+ToolChoiceMode: TypeAlias = Literal["auto", "any", "none"]
 ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "effort", "level", "switch", "any"]
 """How thinking is asked for: by tokens, as the model sees fit, by effort, by level, on or off; or not at all.
 
@@ -50,6 +50,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     max_tokens_field: the provider's word for the cap on the reply.
     system_role: the role of the system text where it is a message.
     forced_tool_choice: a call of a tool may be demanded. forced_word: the word for it in Chat Completions.
+    named_tool_choice: of one tool, too, where its protocol has a form for that.
     images, files: what the model reads. result_images: also in tool results.
     tool_overhead_tokens: fixed tokens that the provider adds once tools are given.
     thinking: how thinking is asked for. structured_output: how an output of a given shape is best had.
@@ -104,11 +105,30 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     request_overhead_tokens: int = 0
     tool_call_tokens: int = 12
     image_tokens: int = 0
+    named_tool_choice: bool = True
 
     @property
     def origin(self) -> str:
         """`provider/model`, the mark that messages of this model carry."""
         return f"{self.provider}/{self.model}"
+
+
+class NamedTool(Data, frozen=True, tag="named_tool"):
+    """The one tool that the model must call, by its own name.
+
+    A protocol that cannot name one demands any call; where a call cannot be demanded at all, it is `auto`.
+
+    >>> from sapwood.core.transcript import Transcript
+    >>> ModelRequest(Transcript(), tools=(ToolSchema("finish"),), tool_choice=NamedTool("finish")).tool_choice.name
+    'finish'
+    """
+
+    type: ClassVar[Literal["named_tool"]] = "named_tool"
+    name: str
+
+
+ToolChoice: TypeAlias = ToolChoiceMode | NamedTool
+"""Whether a tool is called: as the model sees fit, some tool must, none may, or this one must."""
 
 
 class CachePlan(Data, frozen=True, tag="cache_plan"):
@@ -161,6 +181,20 @@ class ThinkingChunk(Data, frozen=True, tag="thinking_chunk", gc=False):
 
     type: ClassVar[Literal["thinking_chunk"]] = "thinking_chunk"
     text: str
+
+
+class ToolDeltaChunk(Data, frozen=True, tag="tool_delta_chunk", gc=False):
+    """A piece of the argument text of a tool call, as it arrived; the call itself comes whole, in the reply.
+
+    index: which call of the reply, counted from 0. name: what the model called, on the first chunk of a call, which
+    may have no text yet; empty on later ones. Protocols that give calls whole (Gemini, Ollama) send none, and so does
+    a reply that was not streamed.
+    """
+
+    type: ClassVar[Literal["tool_delta_chunk"]] = "tool_delta_chunk"
+    index: int
+    name: str = ""
+    text: str = ""
 
 
 class ServerCallChunk(Data, frozen=True, tag="server_call_chunk"):
@@ -216,7 +250,7 @@ class Reply(Data, frozen=True, tag="reply"):
 
 
 StreamChunk: TypeAlias = (
-    TextChunk | ThinkingChunk | ServerCallChunk | ServerResultChunk | UsageChunk | RestartChunk | Reply
+    TextChunk | ThinkingChunk | ToolDeltaChunk | ServerCallChunk | ServerResultChunk | UsageChunk | RestartChunk | Reply
 )
 
 

@@ -16,7 +16,7 @@ from sapwood.core.errors import AuthenticationError, ConfigError
 from sapwood.core.messages import File, Image
 from sapwood.core.model import ModelProfile, ModelRequest, StreamChunk
 from sapwood.llm.addresses import root_of, shown_url, whole_address
-from sapwood.llm.codec import Codec, CountingCodec, Decoder, HttpCall, SecondTryCodec, Timeouts
+from sapwood.llm.codec import Codec, CountingCodec, Decoder, ForcingCodec, HttpCall, SecondTryCodec, Timeouts
 from sapwood.llm.exchange import Exchange, HttpStream
 from sapwood.llm.transport import Httpx2Transport, Transport, TransportFailure, default_transport
 
@@ -97,6 +97,12 @@ class BaseLLMProvider:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.model!r})"
+
+    @property
+    def forces_tool_choice(self) -> bool:
+        """Whether a call of a tool can be demanded with these options; see `can_force`."""
+        codec = self._codec
+        return codec.can_force(self.profile) if isinstance(codec, ForcingCodec) else self.profile.forced_tool_choice
 
     def stream(self, request: ModelRequest) -> "HttpStream":
         """Ask the model; the stream works with `for` and with `async for`."""

@@ -89,3 +89,12 @@ class SecondTryCodec(Protocol):
     def second_try(self, error: LLMError, request: ModelRequest, profile: ModelProfile) -> ModelRequest | None:
         """Return the request to send once more after this error, None where it would fail again."""
         ...
+
+
+@runtime_checkable
+class ForcingCodec(Protocol):
+    """A codec whose options decide whether a call of a tool can be demanded, beside the model."""
+
+    def can_force(self, profile: ModelProfile) -> bool:
+        """Tell whether a forced `tool_choice` is taken with these options."""
+        ...

@@ -17,6 +17,7 @@ from sapwood.core.errors import (
     ModelNotFoundError,
 )
 from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, RestartChunk, StreamChunk, UsageChunk
+from sapwood.llm.forced_choice import can_force
 from sapwood.llm.retry import is_network_error
 
 log = logging.getLogger("sapwood.llm")
@@ -53,6 +54,11 @@ class FallbackProvider:
     def profile(self) -> ModelProfile:
         """The first provider's."""
         return self.providers[0].profile
+
+    @property
+    def forces_tool_choice(self) -> bool:
+        """The first provider's; where another one takes over that cannot, its request asks with `auto`."""
+        return can_force(self.providers[0])
 
     def next_place(self, place: int, error: BaseException) -> int | None:
         """Return which provider takes over from the one at this place, None where none may."""

@@ -20,9 +20,11 @@ from sapwood.core.model import (
     StreamChunk,
     TextChunk,
     ThinkingChunk,
+    ToolDeltaChunk,
 )
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
+from sapwood.llm.shapes import encode_json
 
 _WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
 
@@ -32,6 +34,7 @@ class ScriptedReply(msgspec.Struct, frozen=True):
 
     texts, thinking: the pieces that are streamed. error: raised after them in place of the reply.
     content: the parts of the reply, None to make them of the pieces and the calls.
+    piece_size: characters of argument text in each piece that is streamed of a call; 0 streams none.
     """
 
     texts: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ class ScriptedReply(msgspec.Struct, frozen=True):
     content: tuple[Part, ...] | None = None
     model: str = ""
     request_id: str | None = None
+    piece_size: int = 0
 
     def chunks(self) -> Iterator[StreamChunk]:
         """Yield what a provider would."""
@@ -50,6 +54,9 @@ class ScriptedReply(msgspec.Struct, frozen=True):
             yield ThinkingChunk(piece)
         for piece in self.texts:
             yield TextChunk(piece)
+        if self.piece_size:
+            for index, made in enumerate(self.tool_calls):
+                yield from _deltas(index, made, self.piece_size)
         if self.error is not None:
             raise self.error
         yield Reply(self._parts(), self.stop_reason, self.usage, self.model, self.request_id)
@@ -60,6 +67,13 @@ class ScriptedReply(msgspec.Struct, frozen=True):
         thinking = (Thinking("".join(self.thinking)),) if self.thinking else ()
         text = (Text("".join(self.texts)),) if self.texts else ()
         return (*thinking, *text, *self.tool_calls)
+
+
+def _deltas(index: int, made: ToolCall, size: int) -> Iterator[StreamChunk]:
+    text = made.raw if made.raw is not None else encode_json(made.arguments).decode()
+    yield ToolDeltaChunk(index, made.name)
+    for start in range(0, len(text), size):
+        yield ToolDeltaChunk(index, "", text[start : start + size])
 
 
 Answer: TypeAlias = ScriptedReply | Callable[[ModelRequest], ScriptedReply]
@@ -104,17 +118,20 @@ def calls(
     thinking: str = "",
     stop_reason: StopReason = "tool_use",
     usage: Usage | None = None,
+    piece_size: int = 0,
+    error: BaseException | None = None,
 ) -> ScriptedReply:
     """Script a reply that calls tools, each by its name alone or as a `call(...)`.
 
-    text: said before the calls.
+    text: said before the calls. piece_size: their arguments are streamed in pieces of so many characters, as most
+    providers do; 0 gives them whole. error: raised after the pieces instead of completing the reply.
 
     >>> [item.name for item in calls("slow", call("fast", {"n": 1})).tool_calls]
     ['slow', 'fast']
     """
     made = tuple(ToolCall(item) if isinstance(item, str) else item for item in items)
     texts, thoughts = tuple(_WORD.findall(text)), tuple(_WORD.findall(thinking))
-    return ScriptedReply(texts, thoughts, made, stop_reason, usage)
+    return ScriptedReply(texts, thoughts, made, stop_reason, usage, error, piece_size=piece_size)
 
 
 def fails(error: BaseException, *, after: str = "") -> ScriptedReply:

@@ -7,6 +7,7 @@ short is kept, marked partial.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from sapwood.context.plan import require_fit
 from sapwood.context.render import ledger, measure, place_marks, render
@@ -16,6 +17,7 @@ from sapwood.core.events import (
     AgentEvent,
     MessageAdded,
     MessageInterrupted,
+    OutputDelta,
     ProviderWaiting,
     RoundRestarted,
     RoundStarted,
@@ -36,11 +38,13 @@ from sapwood.core.model import (
     StreamChunk,
     TextChunk,
     ThinkingChunk,
+    ToolDeltaChunk,
     UsageChunk,
 )
 from sapwood.core.ports import Runtime
 from sapwood.core.render_result import clean, small_value
 from sapwood.core.run import Run
+from sapwood.core.tools import FINAL_RESULT
 from sapwood.core.usage import Usage
 from sapwood.llm.pricing import cost_of, price_of
 from sapwood.llm.retry import retry_delay
@@ -191,6 +195,9 @@ async def _streamed(
     draft = live.draft
     draft.clear()
     live.draft_usage = None
+    live.growing.clear()
+    live.shown = None
+    grows = live.spec.output is not None and request.output_schema is not None
     complete = False
     try:
         async with aclosing(rt.stream("model", provider.stream, request)) as chunks:
@@ -198,11 +205,15 @@ async def _streamed(
                 if type(chunk) is TextChunk:
                     draft.append(chunk.text)
                     yield TextDelta(text=chunk.text)
+                    if grows and (so_far := _grown(live, _TEXT, chunk.text)) is not None:
+                        yield so_far
                 elif type(chunk) is ThinkingChunk:
                     draft.append("")
                     yield ThinkingDelta(text=chunk.text)
                 elif type(chunk) is Reply:
                     complete = True
+                    for so_far in _whole(live):
+                        yield so_far
                     yield chunk
                 elif (event := _other(chunk, round, live)) is not None:
                     yield event
@@ -217,9 +228,43 @@ async def _streamed(
         raise
 
 
+_TEXT = -1
+
+
+def _grown(live: LiveTurn, place: int, piece: str) -> OutputDelta | None:
+    """Return the output as far as it can be shown with one more piece; None where that is nothing new."""
+    reader = live.spec.output
+    if reader is None:
+        return None
+    growing = live.growing.get(place) or live.growing.setdefault(place, reader.growing())
+    return _news(live, growing.feed(piece))
+
+
+def _news(live: LiveTurn, value: Any) -> OutputDelta | None:
+    """Return the event of an output so far, None where it was shown before."""
+    if value is None or value == live.shown:
+        return None
+    live.shown = value
+    return OutputDelta(value=value)
+
+
+def _whole(live: LiveTurn) -> list[OutputDelta]:
+    """Return the outputs whose last pieces were not shown yet."""
+    found = [_news(live, growing.finish()) for growing in live.growing.values()]
+    live.growing.clear()
+    return [event for event in found if event is not None]
+
+
 def _other(chunk: StreamChunk, round: int, live: LiveTurn) -> AgentEvent | None:
     """Return the event of one of the rarer chunks."""
     match chunk:
+        case ToolDeltaChunk(index=index, name=name, text=text):
+            if name == FINAL_RESULT and live.spec.output is not None:
+                live.growing[index] = live.spec.output.growing()
+            so_far = _grown(live, index, text) if index in live.growing else None
+            if so_far is not None:
+                live.draft.append("")  # something was shown, so a new attempt has to be told of
+            return so_far
         case UsageChunk(usage=usage):
             live.draft_usage = usage
             return None

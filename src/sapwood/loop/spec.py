@@ -19,7 +19,8 @@ from sapwood.core.decide import Policy, Spent
 from sapwood.core.events import ApprovalResolved, MessageInterrupted, Placement
 from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
-from sapwood.core.model import CacheTtl, LLMProvider, ToolLoading
+from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
+from sapwood.core.partial_json import GrowingJson
 from sapwood.core.run import Run
 from sapwood.core.tools import FINAL_RESULT, MaybeAwaitable
 from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
@@ -37,23 +38,27 @@ DEFAULT_RESULT_TOKENS = 10_000
 
 
 class OutputReader(Protocol):
-    """What reads and describes a structured output: `sources/output.py` has the one that agents use."""
+    """What reads and describes a structured output: `agent/output.py` has the one that agents use."""
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the output; an object at its root."""
         ...
 
-    def ask_again(self, error: str) -> str:
+    def ask_again(self, error: str, mode: OutputMode) -> str:
         """Return the word to a model whose text was not the output, or was a wrong one (error says why)."""
         ...
 
-    def read(self, arguments: dict[str, Any]) -> tuple[Any, str]:
+    def read(self, arguments: dict[str, Any], *, expose_errors: bool) -> tuple[Any, str]:
         """Return the validated instance and its JSON text; raises ToolError with what is wrong."""
         ...
 
-    def read_text(self, text: str) -> tuple[Any, str]:
+    def read_text(self, text: str, *, expose_errors: bool) -> tuple[Any, str]:
         """Return the same for a reply in text; raises ToolError."""
+        ...
+
+    def growing(self) -> GrowingJson:
+        """Return what shows the output while it streams."""
         ...
 
 
@@ -122,7 +127,9 @@ class LiveTurn:
     """What one segment of a turn keeps in memory: derived things, and the draft of the reply that streams.
 
     run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised.
-    on_end: called once when the segment is over, however it ended.
+    on_end: called once when the segment is over, however it ended. output: the validated instance, has_output: there
+    is one. growing: the outputs that stream, by the number of their call; shown: what was
+    shown of one last.
     """
 
     __slots__ = (
@@ -138,11 +145,14 @@ class LiveTurn:
         "draft_usage",
         "error",
         "fixed",
+        "growing",
+        "has_output",
         "interrupted",
         "offered",
         "on_end",
         "output",
         "run",
+        "shown",
         "spec",
     )
 
@@ -163,6 +173,9 @@ class LiveTurn:
         self._sent = spec.history
         self._sent_count = 0
         self.output: Any = None
+        self.has_output = False
+        self.growing: dict[int, GrowingJson] = {}
+        self.shown: Any = None
         self._reserved: dict[str, str] = {}
         self._started: float | None = None
 
@@ -177,6 +190,10 @@ class LiveTurn:
         if self._started is None:
             self._started = elapsed - run.tally.seconds
         return elapsed - self._started
+
+    def take_output(self, instance: Any) -> None:
+        """Keep the output as it was validated, for whoever runs this turn in this process."""
+        self.output, self.has_output = instance, True
 
     def waits(self, now: float) -> None:
         """Stop the clock: a person is asked."""

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from sapwood.context.offered import OfferedTool
@@ -50,8 +51,8 @@ from sapwood.loop.spec import LiveTurn
 
 _log = logging.getLogger(__name__)
 REFUSED = "Not run: this was the final round and tools were not available."
-RECORDED = "The result was recorded."
-RECORDED_BEFORE = "Not recorded: a result was handed in before."
+RECORDED = "The result is recorded. Nothing more needs to be done."
+RECORDED_BEFORE = "Not recorded: this turn has its result already, from an earlier call."
 
 
 async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
@@ -182,20 +183,21 @@ class _Call:
         """Take the structured output; the first one that is valid counts."""
         live, item, call = self.live, self.item, self.call
         reader = live.spec.output
-        if live.run.output is not None or live.output is not None or reader is None:
+        if live.run.output is not None or live.has_output or reader is None:
             yield _finished(item, call, RECORDED_BEFORE, is_error=True)
             return
         try:
             checked, _ = await ask_hooks(
                 live.spec.gate.pre, call.name, item.call.key, check(None, call.arguments), None, self.rt
             )
-            instance, text = await self.rt.call(f"output/{item.call.key}", reader.read, checked.raw)
+            read = partial(reader.read, checked.raw, expose_errors=live.spec.expose_errors)
+            instance, text = await self.rt.call(f"output/{item.call.key}", read)
         except Denied as denied:
             reason = f"Denied: {denied}"
         except ToolError as error:
             reason = f"Invalid {FINAL_RESULT}: {error}"
         else:
-            live.output = instance
+            live.take_output(instance)
             yield _finished(item, call, RECORDED, output=text)
             return
         yield _finished(item, call, reason, is_error=True, output_error=reason)

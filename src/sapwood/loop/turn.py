@@ -6,6 +6,7 @@ runtime; every nested generator is entered with `aclosing`, so that closing the 
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import assert_never
 
 from sapwood.context.plan import droppable
@@ -270,17 +271,19 @@ async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> Asy
         yield OutputChecked(error="this agent has no output model")
         return
     try:
-        live.output, text = await rt.call("output", reader.read_text, action.text)
+        read = partial(reader.read_text, action.text, expose_errors=live.spec.expose_errors)
+        instance, text = await rt.call("output", read)
     except ToolError as error:
         yield OutputChecked(error=str(error))
     else:
+        live.take_output(instance)
         yield OutputChecked(output=text)
 
 
 async def _nudge(action: Nudge, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
     reader = live.spec.output
-    if action.kind == "output" and reader is not None:
-        text = reader.ask_again(action.error)
+    if action.output is not None and reader is not None:
+        text = reader.ask_again(action.error, action.output)
     else:
         text = stuck_notice(action.tool, action.count)
     yield MessageAdded(message=Message.user(text), nudge=action.kind)

@@ -11,7 +11,15 @@ from typing import ClassVar
 from sapwood.core.codec import from_json, to_json
 from sapwood.core.errors import AuthenticationError, ConfigError, ContextOverflowError, LLMError, LLMTimeoutError
 from sapwood.core.messages import Image, Message, Text, Thinking, ToolCall
-from sapwood.core.model import LLMProvider, ModelProfile, ModelRequest, Reply, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    LLMProvider,
+    ModelProfile,
+    ModelRequest,
+    Reply,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+)
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.llm.base import BaseLLMProvider, Endpoint
@@ -19,6 +27,7 @@ from sapwood.llm.codec import HttpCall, Timeouts
 from sapwood.llm.transport import Httpx2Transport, Transport
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing.loopback import Ending, LoopbackServer, MemoryTransport
+from sapwood.testing.provider_deltas import require_deltas
 from sapwood.testing.provider_samples import ProviderSamples, Sample
 from sapwood.testing.provider_turns import answered, answers, asks, conversation, message_of
 from sapwood.testing.provider_wire import (
@@ -347,6 +356,7 @@ class ProviderContract:
         assert sum(isinstance(chunk, Reply) for chunk in chunks) == 1, "there is more than one Reply"
         _require_equal("text of the chunks", _joined(chunks, TextChunk), _text(reply), "the reply's")
         _require_equal("thinking of the chunks", _joined(chunks, ThinkingChunk), _thinking(reply), "the reply's")
+        require_deltas(chunks, reply)
         return reply
 
     def _check(self, sample: Sample) -> Reply:

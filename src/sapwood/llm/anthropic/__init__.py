@@ -5,7 +5,7 @@ from typing import Unpack
 from sapwood.core.errors import ConfigError
 from sapwood.core.model import ModelProfile, ModelRequest
 from sapwood.llm.anthropic.decode import AnthropicDecoder
-from sapwood.llm.anthropic.encode import SAMPLING, encode_call, encode_count
+from sapwood.llm.anthropic.encode import SAMPLING, can_force, encode_call, encode_count
 from sapwood.llm.base import BaseLLMProvider
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.failures import counted
@@ -25,6 +25,10 @@ class AnthropicCodec:
     def encode(self, request: ModelRequest, profile: ModelProfile, *, base_url: str, api_key: str | None) -> HttpCall:
         """Return the HTTP request that asks for a stream."""
         return encode_call(request, profile, self._options, base_url=base_url, api_key=api_key, platform=self._platform)
+
+    def can_force(self, profile: ModelProfile) -> bool:
+        """Tell whether a forced `tool_choice` is taken with these options: not beside a budget for thinking."""
+        return can_force(profile, self._options)
 
     def decoder(self, profile: ModelProfile) -> AnthropicDecoder:
         """Return a decoder for one reply."""

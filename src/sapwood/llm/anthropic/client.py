@@ -23,7 +23,7 @@ from sapwood.core.model import (
     UsageChunk,
 )
 from sapwood.llm.anthropic.decode import AnthropicDecoder
-from sapwood.llm.anthropic.encode import encode_body
+from sapwood.llm.anthropic.encode import can_force, encode_body
 from sapwood.llm.options import ModelOptions
 from sapwood.llm.profiles import profile_of
 from sapwood.llm.shapes import decode_json, is_tuple, text_in
@@ -80,6 +80,11 @@ class AnthropicClientProvider:
 
     def __repr__(self) -> str:
         return f"AnthropicClientProvider({self.profile.model!r})"
+
+    @property
+    def forces_tool_choice(self) -> bool:
+        """Whether a call of a tool can be demanded: not where `extra_body` asks for a budget of thinking."""
+        return can_force(self.profile, self._options)
 
     def stream(self, request: ModelRequest) -> AnyIterable[StreamChunk]:
         """Ask the model through the client."""

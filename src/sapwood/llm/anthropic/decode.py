@@ -22,6 +22,7 @@ from sapwood.core.model import (
     StreamChunk,
     TextChunk,
     ThinkingChunk,
+    ToolDeltaChunk,
     UsageChunk,
 )
 from sapwood.core.usage import Usage
@@ -73,15 +74,16 @@ _decode_delta = msgspec.json.Decoder(_BlockDelta).decode
 
 
 class _Block:
-    """One content block while it streams. pieces: its text, thinking or argument text."""
+    """One content block while it streams. pieces: its text, thinking or argument text. call: its number among calls."""
 
-    __slots__ = ("closed", "pieces", "signature", "start")
+    __slots__ = ("call", "closed", "pieces", "signature", "start")
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
         self.pieces: list[str] = []
         self.signature = ""
         self.closed = False
+        self.call = -1
 
 
 class AnthropicDecoder:
@@ -93,6 +95,7 @@ class AnthropicDecoder:
 
     def _restart(self) -> None:
         self._blocks: dict[int, _Block] = {}
+        self._calls = 0
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
         self._model = ""
@@ -118,8 +121,8 @@ class AnthropicDecoder:
                     block.pieces.append(text := delta.thinking)
                     return (ThinkingChunk(text),) if text else _NOTHING
                 if delta.type == "input_json_delta":
-                    block.pieces.append(delta.partial_json)
-                    return _NOTHING
+                    block.pieces.append(text := delta.partial_json)
+                    return (ToolDeltaChunk(block.call, "", text),) if text and block.call >= 0 else _NOTHING
         return self._feed_any(event, data)
 
     def _feed_any(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
@@ -142,16 +145,16 @@ class AnthropicDecoder:
             return self._take_start(index, object_in(event, "content_block"))
         if kind == "content_block_stop":
             if index in self._blocks:
-                self._blocks[index].closed = True
-                return _server_call(self._blocks[index])
+                return self._close(self._blocks[index])
         elif kind == "message_start":
             was_shown = bool(self._blocks)
-            self._begin(object_in(event, "message"))
+            before = self._blocks
+            begun = self._begin(object_in(event, "message"))
             usage = self._counted()
             counted = () if usage is None else (UsageChunk(usage),)
-            if was_shown and not self._blocks:
-                return (RestartChunk("the message was started again", self._profile.origin), *counted)
-            return counted
+            if was_shown and self._blocks is not before:
+                return (RestartChunk("the message was started again", self._profile.origin), *counted, *begun)
+            return (*counted, *begun)
         elif kind == "message_delta":
             self._stop = text_in(object_in(event, "delta"), "stop_reason") or self._stop
             self._note(object_in(event, "delta"))
@@ -162,8 +165,15 @@ class AnthropicDecoder:
             raise error_from(complaint(event) or Complaint("the provider reported an error"))
         return _NOTHING
 
-    def _begin(self, message: dict[str, Any]) -> None:
-        """Start a message; a gateway that starts another one means that everything before is void."""
+    def _close(self, block: _Block) -> Sequence[StreamChunk]:
+        block.closed = True
+        return _given(block) or _server_call(block)
+
+    def _begin(self, message: dict[str, Any]) -> list[StreamChunk]:
+        """Start a message; a gateway that starts another one means that everything before is void.
+
+        Return the chunks of the blocks that it holds already, as after a program's calls.
+        """
         if self._message_id != text_in(message, "id"):
             self._restart()
         self._model = text_in(message, "model")
@@ -171,8 +181,11 @@ class AnthropicDecoder:
         self._stop = text_in(message, "stop_reason") or None
         self._note(message)
         self._add_usage(object_in(message, "usage"))
+        chunks: list[StreamChunk] = []
         for index, block in enumerate(list_in(message, "content")):
-            self._take_start(index, block if is_object(block) else {})
+            chunks += self._take_start(index, block if is_object(block) else {})
+            chunks += _given(self._blocks[index])
+        return chunks
 
     def _note(self, told: dict[str, Any]) -> None:
         """Keep what is told beside the blocks: where code runs, and why a request was refused."""
@@ -184,6 +197,10 @@ class AnthropicDecoder:
         if kind == "text" and (text := text_in(start, "text")):
             block.pieces.append(text)
             return (TextChunk(text),)
+        if kind == "tool_use":
+            block.call = self._calls
+            self._calls += 1
+            return (ToolDeltaChunk(block.call, text_in(start, "name")),)
         if kind == "fallback":
             self._answered = text_in(object_in(start, "to"), "model")
         if kind == "thinking":
@@ -206,7 +223,8 @@ class AnthropicDecoder:
                 block.pieces.append(text := text_in(delta, "thinking"))
                 return (ThinkingChunk(text),) if text else _NOTHING
             case "input_json_delta":
-                block.pieces.append(text_in(delta, "partial_json"))
+                block.pieces.append(text := text_in(delta, "partial_json"))
+                return (ToolDeltaChunk(block.call, "", text),) if text and block.call >= 0 else _NOTHING
             case "signature_delta":
                 block.signature += text_in(delta, "signature")
             case "citations_delta":
@@ -301,8 +319,25 @@ class AnthropicDecoder:
         if not text.strip() and given:  # programmatic calls bring their input whole, without a delta
             if is_object(given):
                 return ToolCall(name, given, id=id, provider_data=data)
-            text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+            text = _as_text(given)
         return read_call(name, text, complete=is_complete, id=id, provider_data=data)
+
+
+def _given(block: _Block) -> Sequence[StreamChunk]:
+    """Return the arguments that a call brought whole, as programmatic ones do."""
+    given = block.start.get("input")
+    if block.call < 0 or block.pieces or not given:
+        return _NOTHING
+    try:
+        text = _as_text(given)
+    except (UnicodeEncodeError, TypeError):  # a client's own object; what cannot be told as text stays in the block
+        return _NOTHING
+    block.pieces.append(text)
+    return (ToolDeltaChunk(block.call, "", text),)
+
+
+def _as_text(given: Any) -> str:
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 
 def _server_call(block: _Block) -> Sequence[StreamChunk]:

@@ -26,8 +26,9 @@ from sapwood.core.messages import (
     ToolCall,
     ToolResult,
 )
-from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
+from sapwood.core.model import ModelProfile, ModelRequest, NamedTool, ToolChoice
 from sapwood.core.names import wire_name
+from sapwood.core.strict_schema import strict_schema
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import is_blank
 from sapwood.llm.addresses import endpoint_url
@@ -35,6 +36,7 @@ from sapwood.llm.anthropic.decode import BESIDE_BLOCKS
 from sapwood.llm.anthropic.open_loop import OpenLoop, is_lost, open_loop
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, cache_mark, encoded_tools, left_out, summary_text
+from sapwood.llm.forced_choice import sendable
 from sapwood.llm.options import ModelOptions, reply_cap, thinking_budget
 from sapwood.llm.shapes import encode_json, join_fields, own_data, text_in, with_extra
 
@@ -158,7 +160,7 @@ def _fields(
     if tools:
         fields["tools"] = _list(_marked(tools, b"" if stable else prefix_mark))
         if request.tool_choice:
-            fields["tool_choice"] = _tool_choice(request.tool_choice, profile, options)
+            fields["tool_choice"] = _tool_choice(sendable(request.tool_choice, can_force=can_force(profile, options)))
     return fields
 
 
@@ -201,14 +203,28 @@ def _thinking(request: ModelRequest, profile: ModelProfile, options: ModelOption
     elif asked is not None and state.began_thinking is not False:
         fields["thinking"] = {"type": "enabled", "budget_tokens": thinking_budget(options)}
     if request.output_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": request.output_schema}
+        # Anthropic always holds the model to it, and refuses objects that are left open.
+        schema = strict_schema(request.output_schema) or request.output_schema
+        config["format"] = {"type": "json_schema", "schema": schema}
     return {**fields, "output_config": config} if config else fields
 
 
-def _tool_choice(choice: ToolChoice, profile: ModelProfile, options: ModelOptions) -> bytes:
+def can_force(profile: ModelProfile, options: ModelOptions) -> bool:
+    """Tell whether a call of a tool may be demanded: not beside a budget for thinking, and not of every model.
+
+    >>> can_force(ModelProfile(thinking="budget"), ModelOptions(thinking=2_000))
+    False
+    """
+    own: Any = options.extra_body.get("thinking")
+    is_budget = text_in(own, "type") == "enabled"
     thinks = options.thinking not in (None, False) and profile.thinking != "adaptive"
-    kind = "auto" if choice == "any" and (thinks or not profile.forced_tool_choice) else choice
-    return encode_json({"type": kind})
+    return profile.forced_tool_choice and not thinks and not is_budget
+
+
+def _tool_choice(choice: ToolChoice) -> bytes:
+    if isinstance(choice, NamedTool):
+        return encode_json({"type": "tool", "name": wire_name(choice.name)})
+    return encode_json({"type": choice})
 
 
 def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:

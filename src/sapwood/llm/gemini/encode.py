@@ -26,11 +26,12 @@ from sapwood.core.messages import (
     ToolCall,
     ToolResult,
 )
-from sapwood.core.model import ModelProfile, ModelRequest
+from sapwood.core.model import ModelProfile, ModelRequest, NamedTool, ToolChoice
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.addresses import endpoint_url, root_of
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, encoded_tools, left_out, summary_text
+from sapwood.llm.forced_choice import sendable
 from sapwood.llm.gemini.names import gemini_name, is_kept
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, merged, own_data, text_in, with_extra
@@ -139,8 +140,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
         declared = encoded_tools(request, "gemini", lambda tool: encode_json(declaration(tool)))
         fields["tools"] = b'[{"functionDeclarations":[%b]}]' % b",".join(declared)
         if request.tool_choice:
-            choice = "auto" if request.tool_choice == "any" and not profile.forced_tool_choice else request.tool_choice
-            fields["toolConfig"] = encode_json({"functionCallingConfig": {"mode": _MODES[choice]}})
+            choice = sendable(request.tool_choice, can_force=profile.forced_tool_choice)
+            fields["toolConfig"] = encode_json({"functionCallingConfig": _calling(choice)})
     extra = dict(options.extra_body)
     own = extra.pop("generationConfig", {})
     config = _config(request, profile, options)
@@ -154,6 +155,12 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     if "cachedContent" in fields:  # what is cached already must not be sent again
         fields = {name: value for name, value in fields.items() if name not in _OF_CACHE}
     return fields
+
+
+def _calling(choice: ToolChoice) -> dict[str, Any]:
+    if isinstance(choice, NamedTool):
+        return {"mode": _MODES["any"], "allowedFunctionNames": [gemini_name(choice.name)]}
+    return {"mode": _MODES[choice]}
 
 
 def _config(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> dict[str, Any]:

@@ -8,22 +8,39 @@ from typing import Any
 
 from sapwood.core.json_object import is_object
 from sapwood.core.messages import ToolCall
+from sapwood.core.model import StreamChunk, ToolDeltaChunk
 from sapwood.llm.arguments import read_call
-from sapwood.llm.shapes import UNREADABLE, decode_json, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, decode_json, encode_json, object_in, text_in
 
 
 class _Call:
-    """One call while it streams. arguments: an object where the server gave one in place of text."""
+    """One call while it streams.
 
-    __slots__ = ("arguments", "extra", "id", "index", "name", "pieces")
+    arguments: an object where the server gave one in place of text. number: its place among the calls.
+    shown: how many of its pieces were passed on; -1 for none and no name either.
+    """
 
-    def __init__(self, id: str, index: int | None) -> None:
+    __slots__ = ("arguments", "extra", "id", "index", "name", "number", "pieces", "shown")
+
+    def __init__(self, id: str, index: int | None, number: int) -> None:
         self.id = id
         self.index = index
+        self.number = number
+        self.shown = -1
         self.name = ""
         self.pieces: list[str] = []
         self.arguments: dict[str, Any] | None = None
         self.extra: dict[str, Any] = {}
+
+    def news(self) -> tuple[ToolDeltaChunk, ...]:
+        """Return what was not passed on yet; nothing before the name is known."""
+        if not self.name:
+            return ()
+        text = "".join(self.pieces[max(self.shown, 0) :])
+        if self.arguments is not None:  # a whole object at once
+            text = "" if self.shown > 0 else encode_json(self.arguments).decode()
+        is_first, self.shown = self.shown < 0, max(len(self.pieces), int(self.arguments is not None))
+        return (ToolDeltaChunk(self.number, self.name if is_first else "", text),) if is_first or text else ()
 
     def is_whole(self) -> bool:
         """Tell whether name and arguments are there, so that another name means another call."""
@@ -45,11 +62,11 @@ class CallAssembly:
         self._provider = provider
         self._calls: list[_Call] = []
 
-    def take(self, fragments: list[Any]) -> None:
-        """Add the fragments of one chunk."""
+    def take(self, fragments: list[Any], chunks: list[StreamChunk]) -> None:
+        """Add the fragments of one chunk of the stream; what is passed on is added to the chunks."""
         for fragment in fragments:
             if is_object(fragment):
-                self._add(fragment)
+                chunks += self._add(fragment).news()
 
     def finish(self, *, is_complete: bool) -> tuple[ToolCall, ...]:
         """Return the calls. is_complete: the last of them was not cut off."""
@@ -65,7 +82,7 @@ class CallAssembly:
             if call.name or call.pieces
         )
 
-    def _add(self, fragment: dict[str, Any]) -> None:
+    def _add(self, fragment: dict[str, Any]) -> _Call:
         function = object_in(fragment, "function")
         call = self._call_of(fragment, text_in(function, "name"))
         call.name = call.name or text_in(function, "name")
@@ -76,6 +93,7 @@ class CallAssembly:
             call.pieces.append(arguments)
         if extra := object_in(fragment, "extra_content"):
             call.extra = {"extra_content": extra}
+        return call
 
     def _call_of(self, fragment: dict[str, Any], name: str) -> _Call:
         id, found = text_in(fragment, "id"), fragment.get("index")
@@ -94,6 +112,6 @@ class CallAssembly:
         return same[-1]
 
     def _new(self, id: str, index: int | None) -> _Call:
-        call = _Call(id, index)
+        call = _Call(id, index, len(self._calls))
         self._calls.append(call)
         return call

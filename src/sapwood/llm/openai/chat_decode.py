@@ -171,9 +171,9 @@ class ChatDecoder:
         if refusal := text_in(delta, "refusal"):
             self._refused = True
             self._say(refusal, chunks)
-        self._calls.take(list_in(delta, "tool_calls"))
+        self._calls.take(list_in(delta, "tool_calls"), chunks)
         if old := object_in(delta, "function_call"):
-            self._calls.take([{"index": 0, "function": old}])
+            self._calls.take([{"index": 0, "function": old}], chunks)
         for detail in list_in(delta, "reasoning_details"):
             self._add_detail(detail)
         if extra := object_in(delta, "extra_content"):

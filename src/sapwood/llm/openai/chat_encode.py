@@ -20,8 +20,9 @@ from sapwood.core.messages import (
     ToolCall,
     ToolResult,
 )
-from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
+from sapwood.core.model import ModelProfile, ModelRequest, NamedTool, ToolChoice
 from sapwood.core.names import wire_name
+from sapwood.core.strict_schema import strict_schema
 from sapwood.core.tools import ToolSchema
 from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
@@ -35,6 +36,7 @@ from sapwood.llm.encoded import (
     left_out,
     summary_text,
 )
+from sapwood.llm.forced_choice import sendable
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
 from sapwood.llm.shapes import encode_json, join_fields, object_in, own_data, with_extra
 
@@ -122,7 +124,8 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
     if profile.stream_usage:
         fields["stream_options"] = b'{"include_usage":true}'
     if request.output_schema is not None:
-        shape = {"name": "output", "schema": request.output_schema, "strict": True}
+        strict = strict_schema(request.output_schema)
+        shape = {"name": "output", "schema": strict or request.output_schema, "strict": strict is not None}
         fields["response_format"] = encode_json({"type": "json_schema", "json_schema": shape})
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
@@ -130,7 +133,10 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions)
         tools = encoded_tools(request, "openai.chat", lambda tool: encode_json(tool_block(tool)))
         fields["tools"] = b"[%b]" % b",".join(tools)
         if request.tool_choice:
-            fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
+            fields["tool_choice"] = _tool_choice(
+                sendable(request.tool_choice, can_force=profile.forced_tool_choice, can_name=profile.named_tool_choice),
+                profile,
+            )
     return fields
 
 
@@ -147,9 +153,9 @@ def _thinking(asked: ThinkingOption, profile: ModelProfile) -> dict[str, Any]:
 
 
 def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
-    if choice == "any":
-        return encode_json(profile.forced_word if profile.forced_tool_choice else "auto")
-    return encode_json(choice)
+    if isinstance(choice, NamedTool):
+        return encode_json({"type": "function", "function": {"name": wire_name(choice.name)}})
+    return encode_json(profile.forced_word if choice == "any" else choice)
 
 
 def tool_block(tool: ToolSchema) -> dict[str, Any]:

@@ -13,20 +13,29 @@ import msgspec
 from sapwood.core.errors import LLMError, ServerError
 from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
-from sapwood.core.model import ModelProfile, Reply, StopReason, StreamChunk, TextChunk, ThinkingChunk
+from sapwood.core.model import (
+    ModelProfile,
+    Reply,
+    StopReason,
+    StreamChunk,
+    TextChunk,
+    ThinkingChunk,
+    ToolDeltaChunk,
+)
 from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
 from sapwood.llm.failures import Complaint, complaint, error_from, read_answer, read_event
 from sapwood.llm.openai.chat_decode import TICKS_PER_DOLLAR
 from sapwood.llm.openai.responses_tools import ServerTools, text_of_item
-from sapwood.llm.shapes import UNREADABLE, count_in, list_in, object_in, text_in
+from sapwood.llm.shapes import UNREADABLE, count_in, encode_json, list_in, object_in, text_in
 
 PART_END = "\n\n"
 """Stands between two parts of one reasoning item, in what is streamed and in what is stored."""
 _STOP_REASONS: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 _TEXT = frozenset({b"response.output_text.delta", b"response.refusal.delta"})
 _THOUGHT = frozenset({b"response.reasoning_summary_text.delta", b"response.reasoning_text.delta"})
-_DELTAS = _TEXT | _THOUGHT
+_ARGUMENTS = b"response.function_call_arguments.delta"
+_DELTAS = _TEXT | _THOUGHT | {_ARGUMENTS}
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _CALL_FIELDS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
 _NOTHING: tuple[StreamChunk, ...] = ()
@@ -44,9 +53,12 @@ _decode_delta = msgspec.json.Decoder(_Delta).decode
 
 
 class _Item:
-    """One output item while it streams. pieces: its text or thinking as it was passed on. final: as it ended."""
+    """One output item while it streams.
 
-    __slots__ = ("arguments", "final", "part", "pieces", "start")
+    pieces: its text, thinking or argument text as it was passed on. final: as it ended. call: its number among calls.
+    """
+
+    __slots__ = ("arguments", "call", "final", "part", "pieces", "start")
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
@@ -54,6 +66,7 @@ class _Item:
         self.pieces: list[str] = []
         self.part: tuple[int, int] | None = None  # the part of a reasoning item that was passed on last
         self.arguments = ""
+        self.call = -1
 
     def think(self, text: str, part: tuple[int, int]) -> str:
         """Note a piece of thinking; return it as it is passed on, set off from the part before it."""
@@ -79,6 +92,7 @@ class ResponsesDecoder:
         self._model = ""
         self._response: dict[str, Any] | None = None  # the final one
         self._is_cut = False
+        self._calls = 0
 
     def feed(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
         """Return the chunks of one event; raises LLMError where the event is an error."""
@@ -93,10 +107,10 @@ class ResponsesDecoder:
             if event in _TEXT:
                 item.pieces.append(text)
                 return (TextChunk(text),)
+            if event == _ARGUMENTS:
+                return self._argue(item, text)
             part = (0 if event == b"response.reasoning_summary_text.delta" else 1, found.summary_index)
             return (ThinkingChunk(item.think(text, part if part[0] == 0 else (1, found.content_index))),)
-        if event == b"response.function_call_arguments.delta":
-            return _NOTHING  # the finished item has them
         return self._feed_any(event, data)
 
     def _feed_any(self, event: bytes, data: bytes) -> Sequence[StreamChunk]:
@@ -117,6 +131,8 @@ class ResponsesDecoder:
             raw = object_in(event, "item")
             item = self._item(event, raw)
             if kind.endswith(".added"):
+                if text_in(raw, "type") == "function_call":
+                    return self._argue(item, "")
                 return self._tools.added(self._place(event), raw)
             return self._close(self._place(event), item, raw)
         if kind.startswith("response.") and (response := object_in(event, "response")):
@@ -136,6 +152,8 @@ class ResponsesDecoder:
 
     def _take_delta(self, kind: str, event: dict[str, Any]) -> Sequence[StreamChunk]:
         text = text_in(event, "delta")
+        if kind.encode() == _ARGUMENTS:
+            return self._argue(self._item(event, {"type": "function_call"}), text)
         is_thought = kind.encode() in _THOUGHT
         item = self._item(event, {"type": "reasoning" if is_thought else "message"})
         if not text:
@@ -147,6 +165,18 @@ class ResponsesDecoder:
         part = (0 if is_summary else 1, count_in(event, "summary_index" if is_summary else "content_index"))
         return (ThinkingChunk(item.think(text, part)),)
 
+    def _argue(self, item: _Item, text: str) -> Sequence[StreamChunk]:
+        """Note a piece of a call's arguments; return it as it is passed on, nothing before the name is known."""
+        name = text_in(item.final or item.start, "name")
+        if not name or (not text and item.call >= 0):
+            return _NOTHING
+        is_first = item.call < 0
+        if is_first:
+            item.call = self._calls
+            self._calls += 1
+        item.pieces.append(text)
+        return (ToolDeltaChunk(item.call, name if is_first else "", text),)
+
     def _close(self, place: int, item: _Item, raw: dict[str, Any]) -> list[StreamChunk]:
         """Take an item as it ended; what of its text was not passed on follows now."""
         item.final = raw
@@ -157,7 +187,10 @@ class ResponsesDecoder:
             if text.startswith(passed) and (rest := text[len(passed) :]):
                 item.pieces.append(rest)
                 chunks.append(TextChunk(rest) if kind == "message" else ThinkingChunk(rest))
-        elif kind != "function_call":
+        elif kind == "function_call":
+            text = _arguments_in(raw) or item.arguments
+            chunks += self._argue(item, text[len(passed) :] if text.startswith(passed) else "")
+        else:
             chunks += self._tools.done(place, raw)
         return chunks
 
@@ -261,6 +294,11 @@ class ResponsesDecoder:
 
 
 _UNFINISHED = frozenset({"in_progress", "incomplete", "searching", "interpreting", "calling", "generating"})
+
+
+def _arguments_in(call: dict[str, Any]) -> str:
+    given = call.get("arguments")
+    return encode_json(given).decode() if is_object(given) else text_in(call, "arguments")
 
 
 def _text_alone(text: str) -> list[Part]:

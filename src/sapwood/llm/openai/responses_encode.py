@@ -22,13 +22,15 @@ from sapwood.core.messages import (
     Thinking,
     ToolCall,
 )
-from sapwood.core.model import ModelProfile, ModelRequest, ToolChoice
+from sapwood.core.model import ModelProfile, ModelRequest, NamedTool, ToolChoice
 from sapwood.core.names import wire_name
+from sapwood.core.strict_schema import strict_schema
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.llm.addresses import endpoint_url
 from sapwood.llm.codec import HttpCall
 from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, data_url, encoded_tools, left_out, summary_text
+from sapwood.llm.forced_choice import sendable
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
 from sapwood.llm.openai.responses_decode import can_return
@@ -133,14 +135,15 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
     if asks and profile.encrypted_thinking and (profile.thinking != "none" or not profile.known):
         fields["include"] = encode_json([ENCRYPTED])
     if request.output_schema is not None:
-        shape = {"type": "json_schema", "name": "output", "schema": request.output_schema, "strict": True}
-        fields["text"] = encode_json({"format": shape})
+        strict = strict_schema(request.output_schema)
+        shape = {"name": "output", "schema": strict or request.output_schema, "strict": strict is not None}
+        fields["text"] = encode_json({"format": {"type": "json_schema", **shape}})
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
     if request.tools:
         fields["tools"] = _tools(request, profile)
         if request.tool_choice:
-            fields["tool_choice"] = _tool_choice(request.tool_choice, profile)
+            fields["tool_choice"] = _tool_choice(sendable(request.tool_choice, can_force=profile.forced_tool_choice))
     return fields
 
 
@@ -152,10 +155,10 @@ def _reasoning(asked: ThinkingOption) -> dict[str, Any]:
     return {"effort": asked if isinstance(asked, str) else "medium"}
 
 
-def _tool_choice(choice: ToolChoice, profile: ModelProfile) -> bytes:
-    if choice == "any":
-        return encode_json("required" if profile.forced_tool_choice else "auto")
-    return encode_json(choice)
+def _tool_choice(choice: ToolChoice) -> bytes:
+    if isinstance(choice, NamedTool):
+        return encode_json({"type": "function", "name": wire_name(choice.name)})
+    return encode_json("required" if choice == "any" else choice)
 
 
 def _tools(request: ModelRequest, profile: ModelProfile) -> bytes:
