@@ -206,7 +206,7 @@ def _encoded(value: Data, where: str) -> str:
 def _event(run_id: str, seq: int, text: str) -> AgentEvent:
     try:
         return event_from_json(text)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise HistoryDiverged(
             f"event {seq} of run {run_id!r} cannot be read: {error}. A newer version of sapwood may have stored it, or "
             "the file is damaged",
@@ -222,7 +222,7 @@ def _folded(run: Run, events: Sequence[tuple[int, str]]) -> Run:
 def _messages(texts: Sequence[str]) -> tuple[Message, ...]:
     try:
         return tuple(from_json(text, Message) for text in texts)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(
             f"a stored message cannot be read: {error}. The file is damaged, or newer than this"
         ) from error
@@ -253,4 +253,9 @@ def _conversation_summary(row: ConversationRow) -> ConversationSummary:
 
 
 def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"a stored time cannot be read: {error}. The file is damaged; take it from a backup"
+        ) from error
