@@ -204,7 +204,7 @@ def test_what_many_flows_store_at_once_comes_in_their_order() -> None:
 
 
 class SlowRuns:
-    """A run store whose appends wait until they are let go, in a thread or on the loop."""
+    """A run store that begins runs once it is let go, in a thread or on the loop."""
 
     def __init__(self, inner: Any, *, is_async: bool = False) -> None:
         self.inner = inner
@@ -213,21 +213,21 @@ class SlowRuns:
         self.let_go = threading.Event()
 
     def begin(self, *args: Any, **options: Any) -> Any:
-        return self.inner.begin(*args, **options)
+        return self._later(*args, **options) if self.is_async else self._now(*args, **options)
 
     def append(self, *args: Any, **options: Any) -> Any:
-        return self._later(*args, **options) if self.is_async else self._now(*args, **options)
+        return self.inner.append(*args, **options)
 
     def _now(self, *args: Any, **options: Any) -> Any:
         self.entered.set()
         assert self.let_go.wait(10)
-        return self.inner.append(*args, **options)
+        return self.inner.begin(*args, **options)
 
     async def _later(self, *args: Any, **options: Any) -> Any:
         self.entered.set()
         while not self.let_go.is_set():
             await asyncio.sleep(0.001)
-        return self.inner.append(*args, **options)
+        return self.inner.begin(*args, **options)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -211,11 +211,10 @@ async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) -> N
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
     try:
         run = stored.run.replace(conversation_id=stored.conversation_id)
-        for item in run.calls:
-            if item.state != "done":
-                event = _unanswered(item)
-                run = evolve(run, event)
-                await saving.checkpoint(run, event)
+        closing = [_unanswered(item) for item in run.calls if item.state != "done"]
+        for event in closing:
+            run = evolve(run, event)
+            await saving.checkpoint(run, event)
         if keeping.conversations is not None and stored.conversation_id is not None:
             store, conversation_id = keeping.conversations, stored.conversation_id
             await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))

@@ -157,12 +157,20 @@ class RunStore(Protocol):
     """
 
     def begin(
-        self, run_id: str, conversation_id: str | None, base_seq: int, prompt: Message, *, past: Sequence[Message] = ()
+        self,
+        run_id: str,
+        conversation_id: str | None,
+        base_seq: int,
+        prompt: Message,
+        *,
+        past: Sequence[Message] = (),
+        first: Sequence[AgentEvent] = (),
     ) -> MaybeAwaitable[int]:
         """Begin a run, hold it and its conversation, and return the fence for its appends.
 
         base_seq: the version of the conversation that the turn starts from; another one raises ConflictError.
-        past: the messages before the prompt, where there is no conversation. Raises ConversationBusyError, with the
+        past: the messages before the prompt, where there is no conversation. first: events to store in the same step,
+        so that no run is ever without its prompt. Raises ConversationBusyError, with the
         run that is in the way, and ConflictError for a run_id that was begun before.
         """
         ...

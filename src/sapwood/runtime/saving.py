@@ -196,10 +196,14 @@ class SavingRuntime:
                 fault.point("step.recorded")
 
     def _begin(self, prompt: Message) -> MaybeAwaitable[int]:
-        return self._runs.begin(self._run_id, self._conversation_id, self._base_seq, prompt, past=self._past)
+        self._sent = tuple(self._waiting)
+        return self._runs.begin(
+            self._run_id, self._conversation_id, self._base_seq, prompt, past=self._past, first=self._sent
+        )
 
     def _begun(self, fence: int) -> None:
         self._fence = fence
+        self._appended(len(self._sent))
 
     def _append(self) -> MaybeAwaitable[int]:
         self._sent = tuple(self._waiting)

@@ -53,11 +53,19 @@ class Runs:
         self._backend = backend
 
     def begin(
-        self, run_id: str, conversation_id: str | None, base_seq: int, prompt: Message, *, past: Sequence[Message] = ()
+        self,
+        run_id: str,
+        conversation_id: str | None,
+        base_seq: int,
+        prompt: Message,
+        *,
+        past: Sequence[Message] = (),
+        first: Sequence[AgentEvent] = (),
     ) -> int:
         """Begin a run, hold it and its conversation, and return the fence for its appends."""
         texts = [_encoded(message, f"the past of run {run_id!r}") for message in past]
-        new = NewRun(run_id, conversation_id, base_seq, prompt.text[:PROMPT_CHARACTERS], texts)
+        events = [_event_row(event, run_id) for event in first if is_journaled(event)]
+        new = NewRun(run_id, conversation_id, base_seq, prompt.text[:PROMPT_CHARACTERS], texts, events)
         fence = self._backend.write(lambda rows, session: rules.begin(rows, session, new))
         self._backend.hold(run_id, fence)
         fault.point("run.begun")
@@ -206,7 +214,7 @@ def _encoded(value: Data, where: str) -> str:
 def _event(run_id: str, seq: int, text: str) -> AgentEvent:
     try:
         return event_from_json(text)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise HistoryDiverged(
             f"event {seq} of run {run_id!r} cannot be read: {error}. A newer version of sapwood may have stored it, or "
             "the file is damaged",
@@ -222,7 +230,7 @@ def _folded(run: Run, events: Sequence[tuple[int, str]]) -> Run:
 def _messages(texts: Sequence[str]) -> tuple[Message, ...]:
     try:
         return tuple(from_json(text, Message) for text in texts)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(
             f"a stored message cannot be read: {error}. The file is damaged, or newer than this"
         ) from error
@@ -253,4 +261,9 @@ def _conversation_summary(row: ConversationRow) -> ConversationSummary:
 
 
 def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"a stored time cannot be read: {error}. The file is damaged; take it from a backup"
+        ) from error

@@ -33,13 +33,14 @@ class Session(NamedTuple):
 
 
 class NewRun(NamedTuple):
-    """A run to begin; past: JSON of the messages before its prompt."""
+    """A run to begin; past: JSON of the messages before its prompt, first: its first events."""
 
     run_id: str
     conversation_id: str | None
     base_seq: int
     prompt: str
     past: Sequence[str] = ()
+    first: Sequence[EventRow] = ()
 
 
 class NewMessages(NamedTuple):
@@ -81,6 +82,8 @@ def begin(rows: Rows, session: Session, new: NewRun) -> int:
             lease=session.lease(),
         )
     )
+    if new.first:
+        rows.add_events(new.run_id, 0, new.first, session.clock.wall())
     return fence
 
 

@@ -2,11 +2,15 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from sapwood.core.errors import StoreError
+from sapwood.core.struct import Data
 from sapwood.stores.rows import ConversationRow, Span
+
+D = TypeVar("D", bound=Data)
 
 _COLUMNS = "conversation_id, version, fence, holder, spans, started_at, updated_at"
 
@@ -67,7 +71,7 @@ class ConversationRows:
         found = self._one(
             "SELECT version FROM turn WHERE conversation = ? AND run_id = ?", self._number(conversation_id), run_id
         )
-        return int(found[0]) if found is not None else None
+        return whole(found[0]) if found is not None else None
 
     def put_turn(self, conversation_id: str, run_id: str, version: int) -> None:
         """Note the version that a run's append reached."""
@@ -78,14 +82,35 @@ class ConversationRows:
 
     def _number(self, conversation_id: str) -> int:
         found = self._one("SELECT n FROM conversation WHERE conversation_id = ?", conversation_id)
-        return int(found[0]) if found is not None else 0
+        return whole(found[0]) if found is not None else 0
 
     def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         found: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
         return found
 
 
+def checked(kind: type[D], columns: str, values: Sequence[Any], *, json: str) -> D:
+    """Return a row of what was read, each value of its type; raises StoreError where the file is damaged.
+
+    json: the column that holds JSON.
+    """
+    found = dict(zip(columns.split(", "), values, strict=True))
+    try:
+        if found[json] is not None:
+            found[json] = msgspec.json.decode(found[json])
+        return msgspec.convert(found, kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+        raise StoreError(
+            f"a {kind.__name__} of the file cannot be read: {error}. The file is damaged; take it from a backup"
+        ) from error
+
+
+def whole(value: Any) -> int:
+    """Return a number that was read; raises StoreError where a damaged file holds something else."""
+    if not isinstance(value, int):
+        raise StoreError(f"a number of the file reads {value!r}. The file is damaged; take it from a backup")
+    return value
+
+
 def _row(values: Sequence[Any]) -> ConversationRow:
-    conversation_id, version, fence, holder, spans, started_at, updated_at = values
-    shown = msgspec.json.decode(spans, type=tuple[Span, ...])
-    return ConversationRow(conversation_id, version, fence, holder, shown, started_at, updated_at)
+    return checked(ConversationRow, _COLUMNS, values, json="spans")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from sapwood.core.errors import DiskFullError, StoreError
 
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises: its own errors, and one of Python's where a damaged file holds text that is none."""
 _INTACT = "What was stored before is intact."
 
 
@@ -14,13 +16,13 @@ def told(path: str) -> Generator[None]:
     """Turn what SQLite raises inside into a StoreError that names the file."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise translated(error, path) from error
 
 
-def translated(error: sqlite3.Error, path: str) -> StoreError:
-    """Return the error to raise for one of SQLite's."""
-    code = getattr(error, "sqlite_errorcode", 0)
+def translated(error: Exception, path: str) -> StoreError:
+    """Return the error to raise for one of the driver's."""
+    code = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else getattr(error, "sqlite_errorcode", 0)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return DiskFullError(

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from sapwood.core.codec import from_json, to_json
-from sapwood.stores.holder import Lease
+from sapwood.core.codec import to_json
 from sapwood.stores.rows import Dated, EventRow, RunRow
-from sapwood.stores.sqlite.conversations import ConversationRows
+from sapwood.stores.sqlite.conversations import ConversationRows, checked, whole
 
 _COLUMNS = "run_id, conversation_id, base_seq, fence, state, stopped_by, error, prompt, past, started_at, lease, format"
 _DATED = (
@@ -76,7 +75,7 @@ class SqliteRows(ConversationRows):
     def version(self, run_id: str) -> int:
         """Return the number of the last event."""
         found = self._one("SELECT max(seq) FROM event WHERE run = ?", self._n(run_id))
-        return (found[0] or 0) if found is not None else 0
+        return whole(found[0] or 0) if found is not None else 0
 
     def add_events(self, run_id: str, after: int, events: Sequence[EventRow], at: float) -> None:
         """Store events, numbered from the one after this."""
@@ -119,26 +118,22 @@ class SqliteRows(ConversationRows):
         """Return the messages that are kept there."""
         found = self._connection.execute(
             "WITH RECURSIVE chain(id, before, json, depth) AS (SELECT id, before, json, 0 FROM past WHERE id = ? "
-            "UNION ALL SELECT past.id, past.before, past.json, depth + 1 FROM past, chain WHERE past.id = chain.before)"
-            " SELECT json FROM chain ORDER BY depth DESC",
+            "UNION ALL SELECT past.id, past.before, past.json, depth + 1 FROM past, chain WHERE past.id = chain.before "
+            "AND past.id < chain.id) SELECT json FROM chain ORDER BY depth DESC",
             (place,),
         )
         return [text for (text,) in found]
 
     def _n(self, run_id: str) -> int:
         found = self._one("SELECT n FROM run WHERE run_id = ?", run_id)
-        return int(found[0]) if found is not None else 0
+        return whole(found[0]) if found is not None else 0
 
 
 def _run_row(values: Sequence[Any]) -> RunRow:
-    run_id, conversation_id, base_seq, fence, state, stopped_by, error, prompt, past, started_at, lease, form = values
-    hold = from_json(lease, Lease) if lease is not None else None
-    return RunRow(
-        run_id, conversation_id, base_seq, fence, state, stopped_by, error, prompt, past, started_at, hold, form
-    )
+    return checked(RunRow, _COLUMNS, values, json="lease")
 
 
 def _dated(values: Sequence[Any]) -> Dated:
     *row, version, at = values
     found = _run_row(row)
-    return Dated(found, version or 0, found.started_at if at is None else at)
+    return Dated(found, whole(version or 0), found.started_at if at is None else at)

@@ -5,6 +5,7 @@ from a later version is refused, and so is one of another program.
 """
 
 import sqlite3
+from collections.abc import Sequence
 
 from sapwood.core.errors import StoreError
 
@@ -44,18 +45,18 @@ STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
 """What makes version n + 1 of version n, statement by statement."""
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
+def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Sequence[str]] = STEPS) -> None:
     """Bring a file to the newest version, in one transaction; raises StoreError for a file that is not for us."""
-    if _version(connection, path) == len(STEPS):
+    if _version(connection, path, len(steps)) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, path)  # again: another process may have been first
-        for step in STEPS[version:]:
+        version = _version(connection, path, len(steps))  # again: another process may have been first
+        for step in steps[version:]:
             for statement in step:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -63,16 +64,16 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
+def _version(connection: sqlite3.Connection, path: str, newest: int) -> int:
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if mark != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark or version or tables:
             raise StoreError(f"{path} is a SQLite file of another program; give the store a file of its own")
-    if version > len(STEPS):
+    if version > newest:
         raise StoreError(
             f"{path} was written by a newer version of sapwood: its tables are at version {version}, and this one "
-            f"knows up to {len(STEPS)}. Update sapwood, or open another file; nothing was changed"
+            f"knows up to {newest}. Update sapwood, or open another file; nothing was changed"
         )
     return int(version)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sapwood.core import fault
 from sapwood.core.errors import StoreError
-from sapwood.stores.sqlite.failures import translated
+from sapwood.stores.sqlite.failures import DATABASE_ERRORS, translated
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], Any]
@@ -64,6 +64,7 @@ class Writer:
         self._in_use = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._paused = False
         self._connection: sqlite3.Connection | None = None
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -89,12 +90,17 @@ class Writer:
 
     def pause(self) -> None:
         """Wait for the commit that is under way, close the connection, and begin no other before `resume`."""
+        with self._some:
+            self._paused = True  # or the thread would take the lock again before this one wakes up
         self._in_use.acquire()
         self._disconnect()
 
     def resume(self) -> None:
         """Go on; the connection is opened anew."""
         self._in_use.release()
+        with self._some:
+            self._paused = False
+            self._some.notify()
 
     def _start(self) -> None:
         if self._thread is not None:
@@ -109,18 +115,29 @@ class Writer:
         self._thread = thread
 
     def _work(self) -> None:
-        while (batch := self._next()) is not None:
-            with self._in_use:
-                self._perform(batch)
-            for job in batch:
-                job.acknowledge()
+        while self._round():
+            pass
         with self._in_use:
             self._disconnect()
+
+    def _round(self) -> bool:
+        """Wait for jobs and do them; False when all is over. While it waits it keeps no job, and so no store, alive."""
+        batch = self._next()
+        if batch is None:
+            return False
+        with self._in_use:
+            self._perform(batch)
+        for job in batch:
+            job.acknowledge()
+        return True
 
     def _next(self) -> list[_Job] | None:
         """Return the jobs that wait, or the beat when it is time for one; None when all is over."""
         with self._some:
             while True:
+                if self._paused:
+                    self._some.wait()
+                    continue
                 if self._jobs:
                     batch = [self._jobs.popleft() for _ in range(min(MAX_BATCH, len(self._jobs)))]
                     return [*batch, *self._due()]
@@ -165,7 +182,7 @@ class Writer:
 
     def _fail(self, batch: list[_Job], error: BaseException) -> None:
         for job in batch:
-            job.error = translated(error, self._path) if isinstance(error, sqlite3.Error) else error
+            job.error = translated(error, self._path) if isinstance(error, DATABASE_ERRORS) else error
             if job.error is not error:
                 job.error.__cause__ = error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -183,7 +200,7 @@ def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
     connection.execute("SAVEPOINT job")
     try:
         job.value = job.work(connection)
-    except sqlite3.Error:
+    except DATABASE_ERRORS:
         raise
     except BaseException as error:  # noqa: BLE001 - it belongs to the one who waits
         job.error = error
