@@ -341,6 +341,7 @@ class StoreContract:
         version = added(store, one_turn(1), after=0, run_id="r0")
         refused(ConflictError, store.runs.begin, "r1", "c1", version - 1, PROMPT)
         done(store.runs.begin("r1", "c1", version, PROMPT))
+        done(store.runs.begin("r2", "kept-elsewhere", 7, PROMPT))
         store.close()
 
     def test_only_the_holder_adds_to_a_conversation(self) -> None:
@@ -418,6 +419,21 @@ class StoreContract:
         refused(ConflictError, added, old, one_turn(1), after=0, run_id="r1", fence=fence)
         done(old.runs.release("r1", fence))
         assert done(new.runs.append("r1", [running()], after=version, fence=taken.fence)) == version + 1
+        alone = done(new.runs.begin("r2", None, 0, PROMPT))
+        done(new.runs.release("r2", alone))
+        assert done(new.runs.claim("r2")).fence > alone
+        new.close()
+        old.close()
+
+    def test_a_dead_holder_is_in_nobodys_way(self) -> None:
+        """A turn that nobody stores may go on, and the run may be deleted, which frees its conversation."""
+        old = self.opened()
+        done(old.runs.begin("r1", "c1", 0, PROMPT))
+        new = self.reopened(old)
+        assert added(new, one_turn(1), after=0, run_id="other") > 0
+        assert [item.run_id for item in done(new.conversations.list())] == ["r1"]
+        assert done(new.runs.delete("r1")) is True
+        assert [item.run_id for item in done(new.conversations.list())] == [None]
         new.close()
         old.close()
 
