@@ -98,6 +98,7 @@ def test_what_a_child_tells_is_not_checked_against_its_parents_calls() -> None:
 BOUND: list[tuple[list[Any], str]] = [
     ([running("d1")], "d1"),
     ([running(""), running("d1")], "d1"),
+    ([running("d1"), running("")], "d1"),
     ([Asked(digest="d1")], "d1"),
     ([Asked(digest="d1"), Answered(digest="d1")], "d1"),
     ([Asked(digest="d1"), Answered(digest="d1"), running("d1")], "d1"),

@@ -353,3 +353,22 @@ def test_everything_else_is_the_inner_runtimes(runtime: str) -> None:
     assert abs(saving.monotonic() - inner.monotonic()) < 5
     assert 0 <= saving.random() <= 1
     assert saving.new_id() != saving.new_id()
+
+
+def test_what_comes_while_something_is_being_written_is_written_next() -> None:
+    store = InProcessStore()
+    slow = SlowRuns(store.runs)
+    saving = SavingRuntime(AsyncioRuntime(), slow, run_id="r1")  # type: ignore[arg-type]
+    late = RoundStarted(round=0, max_rounds=1)
+
+    async def main() -> None:
+        task = asyncio.create_task(saving.checkpoint(Run("r1"), started()[0]))
+        while not slow.entered.is_set():
+            await asyncio.sleep(0.001)
+        await saving.checkpoint(Run("r1"), late)
+        slow.let_go.set()
+        await task
+        await saving.checkpoint(Run("r1"), called()[0])
+
+    asyncio.run(main())
+    assert list(store.runs.events("r1")) == [started()[0], late, called()[0]]

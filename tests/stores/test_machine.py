@@ -46,4 +46,4 @@ class SqliteMachine(StoreMachine):
 TestInProcess = InProcessMachine.TestCase
 TestInProcess.settings = settings(max_examples=150, stateful_step_count=40)
 TestSqlite = SqliteMachine.TestCase
-TestSqlite.settings = settings(max_examples=40, stateful_step_count=40)
+TestSqlite.settings = settings(max_examples=20, stateful_step_count=40)

@@ -129,7 +129,8 @@ class StoreContract:
         version = added(store, one_turn(2), after=version, run_id="r1", compacted=Compacted(past=past))
         assert done(store.conversations.load("c1")).messages == (*past, *one_turn(2))
         version = added(store, one_turn(3), after=version, run_id="r2")
-        version = added(store, [], after=version, run_id="r3", compacted=Compacted(past=()))
+        before, version = version, added(store, [], after=version, run_id="r3", compacted=Compacted(past=()))
+        assert version > before, "two that shorten it at once must notice each other"
         assert done(store.conversations.load("c1")).messages == ()
         added(store, one_turn(4), after=version, run_id="r4")
         assert done(store.conversations.load("c1")).messages == tuple(one_turn(4))
@@ -258,6 +259,9 @@ class StoreContract:
             assert taken.fence > fence
             version = done(store.runs.append("r1", resumed, after=version, fence=taken.fence))
             assert done(store.runs.summary("r1")).status == "running"
+            done(store.runs.release("r1", taken.fence))
+            assert done(store.runs.summary("r1")).status == "interrupted", "it waits for nobody any more"
+            taken = done(store.runs.claim("r1"))
             done(store.runs.append("r1", ended(), after=version, fence=taken.fence))
             assert done(store.runs.summary("r1")).stopped_by == "stop"
             store.close()
@@ -337,6 +341,7 @@ class StoreContract:
         version = added(store, one_turn(1), after=0, run_id="r0")
         refused(ConflictError, store.runs.begin, "r1", "c1", version - 1, PROMPT)
         done(store.runs.begin("r1", "c1", version, PROMPT))
+        done(store.runs.begin("r2", "kept-elsewhere", 7, PROMPT))
         store.close()
 
     def test_only_the_holder_adds_to_a_conversation(self) -> None:
@@ -373,6 +378,32 @@ class StoreContract:
         done(store.runs.append("r1", [*started(), *ended("approval")], after=0, fence=fence))
         done(store.runs.begin("r2", "c1", 0, PROMPT))
         assert "r2" in refused(ConversationBusyError, store.runs.claim, "r1")
+        assert [item.run_id for item in done(store.conversations.list())] == ["r2"]
+        assert done(store.runs.delete("r1")) is True
+        assert "r2" in refused(ConversationBusyError, store.runs.begin, "r3", "c1", 0, PROMPT)
+        store.close()
+
+    def test_a_claim_has_a_higher_fence_than_any_turn_before_it(self) -> None:
+        """Also than one that came in between; and nobody holds the conversation at the end."""
+        store = self.opened()
+        first = done(store.runs.begin("r1", "c1", 0, PROMPT))
+        done(store.runs.append("r1", [*started(), *ended("approval")], after=0, fence=first))
+        second = done(store.runs.begin("r2", "c1", 0, PROMPT))
+        done(store.runs.append("r2", [*started(), *ended()], after=0, fence=second))
+        third = done(store.runs.claim("r1")).fence
+        assert first < second < third
+        refused(ConflictError, added, store, one_turn(1), after=0, run_id="r2", fence=second)
+        done(store.runs.append("r1", ended(), after=2, fence=third))
+        assert [item.run_id for item in done(store.conversations.list())] == [None]
+        store.close()
+
+    def test_fences_of_another_run_store_count_as_well(self) -> None:
+        """A lower one than was seen is refused, also after a turn that nobody stored."""
+        store = self.opened()
+        version = added(store, one_turn(1), after=0, run_id="r1", fence=5)
+        version = added(store, one_turn(2), after=version, run_id="r2")
+        refused(ConflictError, added, store, one_turn(3), after=version, run_id="r3", fence=3)
+        added(store, one_turn(3), after=version, run_id="r3", fence=6)
         store.close()
 
     def test_who_was_taken_over_is_refused(self) -> None:
@@ -388,6 +419,21 @@ class StoreContract:
         refused(ConflictError, added, old, one_turn(1), after=0, run_id="r1", fence=fence)
         done(old.runs.release("r1", fence))
         assert done(new.runs.append("r1", [running()], after=version, fence=taken.fence)) == version + 1
+        alone = done(new.runs.begin("r2", None, 0, PROMPT))
+        done(new.runs.release("r2", alone))
+        assert done(new.runs.claim("r2")).fence > alone
+        new.close()
+        old.close()
+
+    def test_a_dead_holder_is_in_nobodys_way(self) -> None:
+        """A turn that nobody stores may go on, and the run may be deleted, which frees its conversation."""
+        old = self.opened()
+        done(old.runs.begin("r1", "c1", 0, PROMPT))
+        new = self.reopened(old)
+        assert added(new, one_turn(1), after=0, run_id="other") > 0
+        assert [item.run_id for item in done(new.conversations.list())] == ["r1"]
+        assert done(new.runs.delete("r1")) is True
+        assert [item.run_id for item in done(new.conversations.list())] == [None]
         new.close()
         old.close()
 

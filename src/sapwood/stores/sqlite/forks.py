@@ -34,23 +34,26 @@ def watch(store: Forkable) -> None:
     _stores.add(store)
 
 
-def _before() -> None:
+def before() -> None:
+    """Close the connections of every store; called by the interpreter, as the two below are."""
     _forking[:] = list(_stores)
     for store in _forking:
         store.before_fork()
 
 
-def _in_parent() -> None:
+def in_parent() -> None:
+    """Let every store go on."""
     for store in _forking:
         store.after_fork_in_parent()
     _forking.clear()
 
 
-def _in_child() -> None:
+def in_child() -> None:
+    """Let every store go on as one of another process."""
     for store in _forking:
         store.after_fork_in_child()
     _forking.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
