@@ -199,13 +199,34 @@ async def _free(keeping: Keeping, rt: Runtime) -> None:
                 'on_busy="wait"',
                 run_id=other.run_id,
             )
-        if other.status == "paused" and keeping.on_pending == "raise":
-            waiting: Run = await _kept(rt, "run.load", runs.load, other.run_id)
+        # One that was answered, and with which nobody has gone on yet, still belongs to who answered.
+        waiting: Run = await _kept(rt, "run.load", runs.load, other.run_id)
+        if waiting.phase == "paused" and keeping.on_pending == "raise":
             raise RunPausedError(f'{_what_waits(waiting)}, or give on_pending="deny"')
         await close(keeping, runs, other.run_id, rt)
 
 
-async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) -> None:
+async def record_answers(runs: RunStore, run_id: str, answers: Answers, rt: Runtime) -> Run:
+    """Note answers to a run that waits, and return it; whoever resumes it goes on with them.
+
+    Raises ConfigError for an answer that fits nothing that waits, ConflictError where somebody goes on with the run.
+    """
+    answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
+    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
+    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+    try:
+        run = stored.run
+        for event in answers_of(run, answers, rt.now()):
+            run = evolve(run, event)
+            await saving.checkpoint(run, event)
+        return run
+    finally:
+        await saving.release()
+
+
+async def close(
+    keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, why: str = "another prompt came"
+) -> None:
     """End a run that nobody goes on with: its open calls are answered, and what it did enters the conversation."""
     stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
@@ -218,7 +239,7 @@ async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) -> N
         if keeping.conversations is not None and stored.conversation_id is not None:
             store, conversation_id = keeping.conversations, stored.conversation_id
             await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
-        ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", "another prompt came"))
+        ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", why))
         await saving.checkpoint(evolve(run, ended), ended)
     finally:
         await saving.release()

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from sapwood.agent.assemble import require_prices, unpriced
 from sapwood.agent.config import AgentConfig
-from sapwood.agent.durable import Keeps, OnBusy, OnPending, keeping_of, with_runs
+from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.output import Output, output_of
 from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
@@ -177,6 +177,16 @@ class Configured:
         Raises ConfigError for what is no store.
         """
         return self._set(keeping=with_runs(self._config.keeping, store))
+
+    @property
+    def can_ask(self) -> bool:
+        """It was told what to do about calls that need a person: `with_approval` was called."""
+        return self._config.approve is not None or self._config.defers
+
+    @property
+    def keeping(self) -> Keeping:
+        """Where this agent keeps its turns."""
+        return self._config.keeping
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -7,15 +7,20 @@ stopped; a failure of the model is shown and the session goes on.
 import importlib
 import logging
 import sys
+from collections.abc import Generator
+from copy import copy
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from sapwood.agent.agent import Agent
+from sapwood.cli.ask import ask
 from sapwood.cli.first_model import FirstModel, choose_model
 from sapwood.cli.view import TurnView, ledger_table
-from sapwood.core.errors import ConfigError, LLMError
+from sapwood.core.approval import ApprovalDecision, ApprovalRequest
+from sapwood.core.errors import ConfigError, LLMError, SapwoodError
+from sapwood.core.events import AgentEvent
 from sapwood.core.ledger import ContextLedger
 from sapwood.core.transcript import Transcript
 
@@ -80,10 +85,14 @@ class Session:
     """One conversation in the terminal."""
 
     def __init__(self, agent: Agent, console: Console) -> None:
-        self._agent = agent
+        self._agent = agent if agent.can_ask else copy(agent).with_approval(self._ask)
         self._console = console
         self._history = Transcript()
         self._ledger: ContextLedger | None = None
+
+    def _ask(self, request: ApprovalRequest) -> ApprovalDecision:
+        answer = ask(self._console, request)
+        return answer if isinstance(answer, ApprovalDecision) else ApprovalDecision(approved=False)
 
     def run(self, label: str) -> None:
         """Ask and answer until the user ends it."""
@@ -118,7 +127,26 @@ class Session:
                 self._turn(line)
 
     def _turn(self, prompt: str) -> None:
-        events = self._agent.stream(prompt, messages=self._history)
+        keeps = self._agent.keeping.conversations is not None
+        events = self._agent.stream(prompt, messages=() if keeps else self._history)
+        self._shown(events)
+        while (run_id := self._waiting()) is not None:
+            try:
+                answers = {request.id: ask(self._console, request) for request in self._requests()}
+                self._shown(self._agent.resume(run_id, answers))
+            except SapwoodError as error:
+                self._console.print(Text(f"The turn could not go on: {error}", style="red"))
+                return
+
+    def _requests(self) -> tuple[ApprovalRequest, ...]:
+        last = self._agent.last_turn
+        return last.waiting if last is not None and last.stopped_by == "approval" else ()
+
+    def _waiting(self) -> str | None:
+        """Return the run that waits for the person at the terminal, None where none does."""
+        return next((request.run_id for request in self._requests()), None)
+
+    def _shown(self, events: Generator[AgentEvent, None, None]) -> None:
         try:
             with TurnView(self._console) as view:
                 for event in events:

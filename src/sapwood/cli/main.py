@@ -5,7 +5,9 @@ Law: nothing heavy is imported before a command runs, so that `--help` is at onc
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from sapwood.cli.arguments import add_runs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         _parser().print_help()
         return 2
-    return _chat(options)
+    return _runs(options) if options.command == "runs" else _chat(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,19 +30,37 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--model", help="provider/model, or the path of a GGUF file; without it, the best there is")
     chat.add_argument("--base-url", help="another server that speaks the provider's protocol")
     chat.add_argument("--system", help="the system prompt of the plain assistant")
+    add_runs(commands)
     return parser
 
 
 def _chat(options: argparse.Namespace) -> int:
+    def chat() -> int:
+        from sapwood.cli.chat import run_chat
+
+        return run_chat(options.agent, model=options.model, base_url=options.base_url, system=options.system)
+
+    return _told(chat)
+
+
+def _runs(options: argparse.Namespace) -> int:
+    def runs() -> int:
+        from sapwood.cli.runs import run_runs
+
+        return run_runs(options)
+
+    return _told(runs)
+
+
+def _told(command: Callable[[], int]) -> int:
+    """Run a command; what it cannot do is told in one line."""
     from sapwood.core.errors import SapwoodError
 
     try:
-        from sapwood.cli.chat import run_chat
+        return command()
     except ModuleNotFoundError as error:
         print(f'{error.name} is not installed; run: pip install "sapwood[cli]"', file=sys.stderr)
         return 1
-    try:
-        return run_chat(options.agent, model=options.model, base_url=options.base_url, system=options.system)
     except SapwoodError as error:
         print(f"sapwood: {error}", file=sys.stderr)
         return 1

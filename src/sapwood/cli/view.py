@@ -13,6 +13,8 @@ from rich.text import Text
 
 from sapwood.core.events import (
     AgentEvent,
+    ApprovalRequested,
+    ApprovalResolved,
     CompactionFinished,
     ContextUpdated,
     MessageInterrupted,
@@ -23,6 +25,7 @@ from sapwood.core.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    UsageLimitReached,
 )
 from sapwood.core.ledger import ContextLedger
 
@@ -53,10 +56,19 @@ class TurnView:
         """Show one event."""
         match event:
             case TextDelta(text=text):
-                self._add(text)
+                if not event.path:  # what a subagent says is for its caller
+                    self._add(text)
             case ToolStarted(key=key):
                 self._flush()
                 self._started[key] = (time.monotonic(), event)
+            case ApprovalRequested():
+                self._flush()
+            case ApprovalResolved(name=name, approved=approved, by=by):
+                said = "approved" if approved else "denied"
+                self._console.print(Text(f"  · {name}: {said}{f' by {by}' if by else ''}", style="dim"))
+            case UsageLimitReached(kind=kind, used=used, limit=limit):
+                self._flush()
+                self._console.print(Text(f"  · limit reached: {used:g} of {limit:g} {kind}", style="yellow"))
             case ToolFinished():
                 self._flush()
                 self._console.print(self._tool_line(event))

@@ -1,0 +1,76 @@
+"""Asking the person at the terminal about one call: y, n, edit.
+
+Law: what is not a clear yes is a no, the end of the input and Ctrl-C included.
+"""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sapwood.core.approval import Answer, ApprovalDecision, ApprovalRequest, ExternalResult
+from sapwood.core.json_object import is_object
+
+CHOICES = "y: run it · n: no · e: edit the input"
+
+
+def ask(console: Console, request: ApprovalRequest) -> Answer:
+    """Return what the person says of a call; for a tool that runs outside, its result."""
+    where = f" (in {' / '.join(request.path)})" if request.path else ""
+    console.print(Text(f"  ? {request.name}{where} wants to run with", style="bold yellow"))
+    console.print(Text(_indented(request.tool_input), style="yellow"))
+    if request.reason:
+        console.print(Text(f"    because: {request.reason}", style="yellow"))
+    if request.kind == "external":
+        return _outside(console)
+    while True:
+        match _line(console, f"  {CHOICES} › "):
+            case "y" | "yes":
+                return ApprovalDecision(approved=True, by="terminal")
+            case "n" | "no" | None:
+                return ApprovalDecision(approved=False, reason=_line(console, "  why? › ") or None, by="terminal")
+            case "e" | "edit":
+                edited = _edited(console)
+                if edited is not None:
+                    return ApprovalDecision(approved=True, updated_input=edited, by="terminal")
+            case _:
+                console.print(Text(f"  {CHOICES}", style="dim"))
+
+
+def _outside(console: Console) -> Answer:
+    text = _line(console, "  its result (JSON or text; empty: refuse) › ")
+    if not text:
+        return ApprovalDecision(approved=False, reason="nobody gave a result", by="terminal")
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        value = text
+    return ExternalResult(value, by="terminal")
+
+
+def _edited(console: Console) -> dict[str, Any] | None:
+    text = _line(console, "  the input as one line of JSON (empty: back) › ")
+    if not text:
+        return None
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        console.print(Text(f"  that is no JSON: {error}", style="red"))
+        return None
+    if not is_object(value):
+        console.print(Text("  the input must be a JSON object, such as " + '{"name": "value"}', style="red"))
+        return None
+    return value
+
+
+def _line(console: Console, prompt: str) -> str | None:
+    try:
+        return console.input(Text(prompt)).strip()
+    except (EOFError, KeyboardInterrupt):
+        console.print()
+        return None
+
+
+def _indented(value: dict[str, Any]) -> str:
+    return "\n".join(f"    {line}" for line in json.dumps(value, indent=2, ensure_ascii=False).splitlines())
