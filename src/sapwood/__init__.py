@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from sapwood.core.model import ThinkingChunk as ThinkingChunk
     from sapwood.core.model import ToolDeltaChunk as ToolDeltaChunk
     from sapwood.core.model import UsageChunk as UsageChunk
+    from sapwood.core.output_type import OutputType as OutputType
     from sapwood.core.parts import AgentContextPart as AgentContextPart
     from sapwood.core.parts import AgentMemoryPart as AgentMemoryPart
     from sapwood.core.parts import AgentPart as AgentPart
@@ -159,6 +160,8 @@ if TYPE_CHECKING:
     from sapwood.sources.toolset import Toolset as Toolset
     from sapwood.sources.toolset import merge_toolsets as merge_toolsets
     from sapwood.stores.in_process import create_memory_store as create_memory_store
+    from sapwood.stores.in_process_runs import InProcessStore as InProcessStore
+    from sapwood.stores.sqlite import SqliteStore as SqliteStore
 
 _NAMES = {
     # agent
@@ -314,6 +317,7 @@ _NAMES = {
     "BlockingCallError": "sapwood.core.errors",
     "ToolError": "sapwood.core.errors",
     # governed
+    "OutputType": "sapwood.core.output_type",
     "SubagentDefinition": "sapwood.agent.subagents",
     "Grants": "sapwood.loop.gate",
     "ExternalResult": "sapwood.core.approval",
@@ -324,6 +328,9 @@ _NAMES = {
     "Tally": "sapwood.core.limits",
     "LimitBreach": "sapwood.core.limits",
     "UsageLimits": "sapwood.core.limits",
+    # stores
+    "InProcessStore": "sapwood.stores.in_process_runs",
+    "SqliteStore": "sapwood.stores.sqlite",
 }
 
 __version__ = "0.1.0"
@@ -378,6 +385,7 @@ __all__ = [
     "HistoryOptions",
     "HookResult",
     "Image",
+    "InProcessStore",
     "LLMError",
     "LLMProvider",
     "LLMTimeoutError",
@@ -401,6 +409,7 @@ __all__ = [
     "OutputChecked",
     "OutputDelta",
     "OutputMissingError",
+    "OutputType",
     "PreparedContext",
     "Price",
     "ProviderNotInstalledError",
@@ -428,6 +437,7 @@ __all__ = [
     "ServerResultChunk",
     "ServerToolFinished",
     "ServerToolStarted",
+    "SqliteStore",
     "StoreError",
     "StoredRun",
     "SubagentDefinition",

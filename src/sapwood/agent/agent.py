@@ -14,7 +14,7 @@ import msgspec
 from sapwood.agent.answers import Answers
 from sapwood.agent.assemble import assemble, below, require_prices
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
-from sapwood.agent.durable import checked_answers, resumed_turn, stored_turn
+from sapwood.agent.durable import checked_answers, history_of, resumed_turn, stored_turn
 from sapwood.agent.fluent import Configured, models_of, ttl_of
 from sapwood.agent.output import Output, value_of
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
@@ -385,7 +385,10 @@ class Agent(Configured):
         return make
 
     async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, int]:
-        spec = assemble(self._config, self._llm(), to_history(messages), calibration=self._calibration)
+        history = to_history(messages)
+        if not len(history):
+            history = await history_of(self._config.keeping, runtime)
+        spec = assemble(self._config, self._llm(), history, calibration=self._calibration)
         return await first_request(start_run(runtime.new_id()), spec, runtime, prompt=to_prompt(prompt))
 
     def _counter(self, name: str) -> Callable[[ModelRequest], Any]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from sapwood.agent.answers import Answers, answers_of
-from sapwood.core.errors import ConfigError, ConversationBusyError, RunPausedError
+from sapwood.core.errors import ConfigError, ConversationBusyError, RunPausedError, StoreError
 from sapwood.core.events import AgentEvent, ToolFinished, TurnFinished
 from sapwood.core.evolve import evolve
 from sapwood.core.messages import Message
@@ -74,6 +74,14 @@ async def stored_turn(
         delay = min(1.0, delay * 2)
 
 
+async def history_of(keeping: Keeping, rt: Runtime) -> Transcript:
+    """Return the messages of the conversation; none where there is no conversation."""
+    if keeping.conversations is None or keeping.conversation_id is None:
+        return Transcript()
+    loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
+    return Transcript.of(loaded.messages)
+
+
 async def resumed_turn(
     keeping: Keeping, make: MakeSpec, run_id: str, answers: Answers, rt: Runtime, *, on_end: OnEnd
 ) -> AsyncGenerator[AgentEvent, None]:
@@ -86,7 +94,10 @@ async def resumed_turn(
     if runs is None:
         raise ConfigError("there is no run store to resume from; give the agent one with with_run_store(...)")
     # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
-    answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
+    run: Run = await _kept(rt, "run.load", runs.load, run_id)
+    if run.phase == "ended":
+        raise StoreError(f"run {run_id!r} has ended ({run.stopped_by}); there is nothing to go on with")
+    answers_of(run, answers, rt.now())
     stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
     try:

@@ -124,8 +124,9 @@ class TurnView:
         arguments = ", ".join(f"{name}={value!r}" for name, value in (started.tool_input if started else {}).items())
         mark, style = ("✗", "red") if event.is_error else ("✓", "green")
         result = " ".join(event.result.split())
+        shown = f"({escape(_short(arguments))})" if started else ""  # it may have started in another process
         return Text.from_markup(
-            f"[{style}]{mark}[/] [bold]{escape(event.name)}[/]({escape(_short(arguments))}) "
+            f"[{style}]{mark}[/] [bold]{escape(event.name)}[/]{shown} "
             f"[dim]{seconds:.2f} s → {escape(_short(result))}[/]"
         )
 

@@ -207,14 +207,17 @@ def requested(
 
 
 async def ask_person(
-    gate: Gate, request: ApprovalRequested, path: tuple[str, ...], run_id: str, rt: Runtime
+    gate: Gate, request: ApprovalRequested, path: tuple[str, ...], run_id: str, rt: Runtime, *, pauses: bool
 ) -> AsyncGenerator[ApprovalRequested | ApprovalResolved, None]:
-    """Yield the request and, unless the turn is to pause for it, the answer: remembered, or of the person asked."""
+    """Yield the request and, unless the turn is to pause for it, the answer: remembered, or of the person asked.
+
+    pauses: where there is nobody to be asked, the turn does; otherwise the answer is no.
+    """
     grant = gate.grants.find(request.name, request.tool_input, gate.scope)
     if grant is not None:
         yield answered(request, ApprovalDecision(grant.approved, grant.reason, by=f"remembered {grant.id}"))
         return
-    if gate.approve is None and not gate.defers:
+    if gate.approve is None and not pauses:
         decision = ApprovalDecision(False, "it needs a person's approval, and nobody is there to be asked")
         yield answered(request, decision)
         return

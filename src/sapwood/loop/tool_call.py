@@ -255,7 +255,9 @@ class _Call:
             return
         request = requested(item, name, checked, bound, kind="approval", reason=ask, expires_at=expires_at)
         answer: ApprovalResolved | None = None
-        steps = ask_person(gate, request, self.live.spec.path, self.live.root_id, self.rt)
+        # A hook that asks wants a person; a tool that only needs one fails closed where none was ever named.
+        pauses = gate.defers or ask is not None
+        steps = ask_person(gate, request, self.live.spec.path, self.live.root_id, self.rt, pauses=pauses)
         self.live.waits(self.rt.monotonic())
         try:
             async with aclosing(steps) as asked:
