@@ -6,7 +6,7 @@ sees. What decide needs is a field kept here, never found by walking the transcr
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from sapwood.core.approval import ApprovalRequest
 from sapwood.core.diagnostics import Cause, ChildTurn, TurnDiagnostics
@@ -28,6 +28,8 @@ class OpenCall(Data, frozen=True, tag="open_call"):
     public_id: what events call it: the provider's id where that is unique in the run, else the key.
     refused: it may not run (the final round). attempt: how often its function was begun.
     request, decision: what a person was asked, and answered. fingerprint: of its answer, see ToolFinished.
+    changed_input: what its function was begun with, where that is not what the model asked for.
+    name: of the tool that is meant, known once the call has begun.
     """
 
     type: ClassVar[Literal["open_call"]] = "open_call"
@@ -40,6 +42,13 @@ class OpenCall(Data, frozen=True, tag="open_call"):
     request: ApprovalRequested | None = None
     decision: ApprovalResolved | None = None
     fingerprint: str = ""
+    changed_input: dict[str, Any] | None = None
+    name: str = ""
+
+    @property
+    def has_passed_limits(self) -> bool:
+        """It was set aside against the limits in an earlier segment, and is not answered yet."""
+        return self.state in ("waiting", "decided", "running")
 
 
 class Child(Data, frozen=True, tag="child"):

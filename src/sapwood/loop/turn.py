@@ -48,6 +48,7 @@ from sapwood.core.ports import Runtime
 from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript, exchanges
 from sapwood.core.usage import RoundUsage, Usage
+from sapwood.loop.answers import settled
 from sapwood.loop.model_round import compose, model_round
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.tool_call import run_tools
@@ -65,27 +66,26 @@ async def run_turn(
 ) -> AsyncGenerator[AgentEvent, None]:
     """Yield the events of a turn, from its first or from where a stored run stopped.
 
-    prompt: the user's message of a new run. answers: what a stored run was answered (ApprovalResolved,
-    LimitExtended); it is noted first. live: filled as the turn goes, for whoever needs the run when the turn raises.
+    prompt: the user's message of a new run. answers: of a stored one (ApprovalResolved, LimitExtended); noted first,
+    where they answer something. live: filled as the turn goes, for whoever needs the run when the turn raises.
     """
     live = live or LiveTurn(run, spec)
     if run.phase == "ended":
         return
-    is_new = run.phase == "new"
+    is_resumed = run.phase != "new" and not spec.path
     first = _first(run, spec, prompt)
-    if not (is_new or spec.root_id):
+    run = live.run = evolve(run, first)
+    if is_resumed:
         spec.pool.rebuild(run)
     live.seconds(run, rt.monotonic())
-    run = live.run = evolve(run, first)
     try:
         await rt.checkpoint(run, first)
         yield first
-        for answer in answers:
+        for answer in settled(run, answers, rt.now()) if is_resumed else ():
             run = live.run = evolve(run, answer)
+            spec.pool.extend(run)
             await rt.checkpoint(run, answer)
             yield answer
-        if not (is_new or spec.root_id):
-            spec.pool.extend(run)
         live.offer(await spec.context.gather(live.turn(run), call=rt.call))
         policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
@@ -112,6 +112,7 @@ async def run_turn(
     finally:
         if live.interrupted is not None:
             live.run = evolve(run, live.interrupted)
+            spec.pool.note(live.interrupted)
             await rt.checkpoint(live.run, live.interrupted)
         live.ended()
 
