@@ -4,7 +4,7 @@ Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
@@ -136,7 +136,7 @@ class Configured:
 
     def _priced(self) -> Self:
         """Warn of each model in the tree that a cost limit cannot hold; raises ConfigError where that is strict."""
-        for limits, provider in self._held_to_cost(None, ()):
+        for limits, provider in self._held_to_cost(self._llm, ()):
             require_prices(limits, provider)
             for origin in unpriced(provider):
                 if origin in self._warned:
@@ -150,20 +150,20 @@ class Configured:
         return self
 
     def _held_to_cost(
-        self, provider: LLMProvider | None, above: tuple[UsageLimits, ...]
+        self, model: Callable[[], LLMProvider], above: tuple[UsageLimits, ...]
     ) -> Iterator[tuple[UsageLimits, LLMProvider]]:
         """Yield each limit of cost with a model that is held to it, of this agent and of those below it.
 
-        provider: of the caller, where this agent asks its model. above: the limits of the callers.
+        model: makes the one that this agent asks, only where a limit wants it. above: the limits of the callers.
         """
         config = self._config
         own = (*above, *(item for item in (config.usage_limits, config.turn_limits) if item is not None))
         for limits in own:
             if limits.cost_limit is not None:
-                yield limits, provider or self._llm()
+                yield limits, model()
         for child in (*config.subagents, *agent_tools(config).values()):
-            inherited = (provider or self._llm()) if child.inherits_model and own else None
-            yield from child.agent._held_to_cost(inherited, own)
+            asked = model if child.inherits_model else child.agent._llm
+            yield from child.agent._held_to_cost(asked, own)
 
     def _subagent(self, item: object) -> Subagent:
         if not isinstance(item, SubagentDefinition):
