@@ -11,6 +11,8 @@ from sapwood.core.approval import ApprovalGrant
 from sapwood.core.codec import dump_run, load_run
 from sapwood.core.events import ApprovalResolved, LimitExtended, ToolRunning
 from sapwood.core.transcript import INTERRUPTED
+from sapwood.loop.turn import run_turn
+from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing import call, calls, fold, says, scripted
 from support.governed import Process, answer, of_type, requests_of, spec_of
 from support.turns import finishes
@@ -107,14 +109,9 @@ def test_a_second_answer_a_strangers_and_one_to_another_input_count_for_nothing(
         second = Process(agent(), first.stored, odd)
     assert (RAN, second.end.stopped_by) == ([(1, "done")], "approval")
     assert len(of_type(second.events, "approval_resolved")) == 1
-    assert [record.message.partition(",")[2][:20] for record in caplog.records] == [
-        " as nothing waits for",
-        " as nothing waits for",
-        " as nothing waits for",
-        " as it is to another ",
-        " as it is to another ",
-        " as nothing waits for",
-    ] or len(caplog.records) == 6
+    said = [record.message.partition(",")[2].partition(":")[0] for record in caplog.records]
+    nothing, other = " as nothing waits for it", " as it is to another input"
+    assert said == [nothing, nothing, nothing, other, other, nothing]
     late = Process(agent(says("ok")), second.stored, [answer(one), answer(two)])
     assert RAN == [(1, "done"), (2, "done")], "what has run does not run again"
     assert late.end.stopped_by == "stop"
@@ -245,22 +242,12 @@ def test_an_external_tool_waits_for_its_result(runtime: str) -> None:
 def test_an_external_result_that_cannot_be_shown_or_was_denied_is_an_error_result() -> None:
     first = Process(agent(calls(call("measure", {"place": "a"}), call("measure", {"place": "b"}))))
     one, two = requests_of(first.run)
-    second = Process.__new__(Process)
-    live = spec_of(agent(says("ok")))
-    from sapwood.loop.turn import run_turn
-    from sapwood.runtime.blocking import BlockingRuntime, iterate
-
     answers = [answer(one, value=object()), answer(two, False, reason="nobody went")]
-    events = list(iterate(run_turn(load_run(first.stored), live, BlockingRuntime(), answers=answers)))
-    del second
-    results = [(finish.result, finish.is_error) for finish in finishes(events)]
-    assert results == [
-        (
-            "the tool returned a value of type object, which cannot be shown; return text, JSON values, a model or an image",
-            True,
-        ),
-        ("Denied: nobody went", True),
-    ] or (results[0][1] and results[1] == ("Denied: nobody went", True))
+    setup = spec_of(agent(says("ok")))
+    events = list(iterate(run_turn(load_run(first.stored), setup, BlockingRuntime(), answers=answers)))
+    shown, denied = finishes(events)
+    assert "object" in shown.result
+    assert (shown.is_error, denied.result, denied.is_error) == (True, "Denied: nobody went", True)
 
 
 # ---- subagents
@@ -472,17 +459,11 @@ def test_a_limit_that_asks_pauses_and_goes_on_once_it_is_raised(runtime: str) ->
     assert (last.end.stopped_by, last.end.diagnostics.limits) == ("stop", ())
 
 
-@RUNTIMES
 @pytest.mark.parametrize("amount", [0, -5.0, float("nan")])
-def test_a_limit_that_stands_gives_the_last_round(amount: float, runtime: str) -> None:
-    first = Process(asks(spends(5_000), total_tokens_limit=4_000), runtime=runtime)
+def test_a_limit_that_stands_gives_the_last_round(amount: float) -> None:
+    first = Process(asks(spends(5_000), total_tokens_limit=4_000))
     stands = LimitExtended(kind="total_tokens", amount=amount)
     model = asks(says("so far"), total_tokens_limit=4_000)
-    turn = Process.__new__(Process)
-    del turn
-    from sapwood.loop.turn import run_turn
-    from sapwood.runtime.blocking import BlockingRuntime, iterate
-
     events = list(iterate(run_turn(load_run(first.stored), spec_of(model), BlockingRuntime(), answers=[stands])))
     assert (events[-1].stopped_by, events[-1].text) == ("usage_limit", "so far")  # type: ignore[union-attr]
 

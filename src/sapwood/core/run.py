@@ -135,13 +135,25 @@ class Run(Data, frozen=True, tag="run"):
         """The text of all replies so far, joined."""
         return "".join(self.texts)
 
-    def diagnostics(self, cause: Cause, error: str | None = None) -> TurnDiagnostics:
-        """Return what the turn would report if it ended now for this cause."""
-        # A reply whose round was never closed: the turn ended while its calls ran.
-        open_reply = self.last_usage if self.phase == "replied" and self.last_usage is not None else Usage()
+    def diagnostics(
+        self, cause: Cause, error: str | None = None, *, path: tuple[str, ...] = (), run_id: str = ""
+    ) -> TurnDiagnostics:
+        """Return what the turn would report if it ended now for this cause.
+
+        path, run_id: the calls that lead to it, and the run at the top; empty there.
+        """
+        # A reply whose round was never closed: the turn ended, or paused, while its calls ran.
+        has_open = any(item.state != "done" for item in self.calls)
+        is_open = self.phase == "replied" or (self.phase == "paused" and has_open)
+        open_reply = self.last_usage if is_open and self.last_usage is not None else Usage()
         below: Cause = cause if cause in ("error", "cancelled") else "error"
+        top = run_id or self.run_id
         open_children = (
-            ChildTurn(id, child.name, child.run.diagnostics(child.run.stopped_by or below))
+            ChildTurn(
+                id,
+                child.name,
+                child.run.diagnostics(child.run.stopped_by or below, path=(*path, id), run_id=top),
+            )
             for id, child in self.children.items()
         )
         return TurnDiagnostics(
@@ -151,7 +163,7 @@ class Run(Data, frozen=True, tag="run"):
             error,
             self.broken_off + open_reply,
             self.limits,
-            self.waiting() if cause == "approval" else (),
+            self.waiting(path, top) if cause == "approval" else (),
             self.output_error if self.output is None else None,
         )
 

@@ -161,7 +161,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case Finish():
             return _finish(action, run, live, rt)
         case Pause():
-            return _end(action, run)
+            return _end(action, run, live)
         case _:
             assert_never(action)
 
@@ -248,15 +248,16 @@ async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> Asyn
     async with aclosing(live.spec.context.commit(live.turn(run), call=rt.call)) as events:
         async for event in events:
             yield event
-    yield _finished(action, run)
+    yield _finished(action, run, live)
 
 
-async def _end(action: Pause, run: Run) -> AsyncGenerator[AgentEvent, None]:
-    yield _finished(action, run)
+async def _end(action: Pause, run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
+    yield _finished(action, run, live)
 
 
-def _finished(action: Finish | Pause, run: Run) -> TurnFinished:
-    return TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+def _finished(action: Finish | Pause, run: Run, live: LiveTurn) -> TurnFinished:
+    diagnostics = run.diagnostics(action.cause, path=live.spec.path, run_id=live.root_id)
+    return TurnFinished(text=run.text, output=run.output, diagnostics=diagnostics)
 
 
 async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
