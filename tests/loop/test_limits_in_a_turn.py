@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from sapwood.core.messages import Message
 from sapwood.core.model import ModelProfile, ModelRequest, Reply, TextChunk, UsageChunk
 from sapwood.core.run import Run
 from sapwood.llm.anthropic import AnthropicProvider
-from sapwood.llm.openai import ChatProvider
+from sapwood.llm.openai import OpenAIChatProvider
 from sapwood.loop.pool import Stopwatch, UsagePool
 from sapwood.loop.spec import LiveTurn
 from sapwood.loop.start import start_run
@@ -326,10 +327,10 @@ def test_the_note_on_the_budget_moves_nothing_that_is_cached(codec: str) -> None
         "[system] Left for this task: 8 tool calls, 90,000 tokens, 5,000 output tokens, 600 seconds, 7 calls of add."
     )
     assert notes[1].startswith("[system] Left for this task: 7 tool calls, 89,895 tokens, 4,995 output tokens")
-    kind: Any = AnthropicProvider if codec == "anthropic" else ChatProvider
+    kind: Any = AnthropicProvider if codec == "anthropic" else OpenAIChatProvider
     provider = kind("m", api_key="k", base_url="http://127.0.0.1:9")
     bodies = [json.loads(bytes(provider._call(request).body)) for request in model.requests]
-    for before, after in zip(bodies, bodies[1:], strict=False):
+    for before, after in pairwise(bodies):
         kept = _unmarked(before["messages"])
         if codec == "anthropic":
             assert before["system"] == after["system"]

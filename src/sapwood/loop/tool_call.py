@@ -361,8 +361,6 @@ class _Call:
     async def _child(self, spawn: Any, checked: Checked) -> AsyncGenerator[AgentEvent | _Outcome, None]:
         try:
             child = spawn(checked.values, self.live, (*self.live.spec.path, self.item.public_id))
-        except (BlockingCallError, RunCancelledError):
-            raise
         except Exception as error:  # noqa: BLE001 - the door: a model of its own may not be made
             yield _Outcome(self._error_text(error), is_error=True)
             return
