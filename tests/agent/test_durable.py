@@ -348,7 +348,7 @@ def test_a_call_in_flight_at_a_crash_is_told_or_asked_about(store: Any) -> None:
     asking = agent(on_unknown="ask")
     list(asking.resume(summary.run_id))
     assert results(list(asking.resume(summary.run_id, {"r0c0": ApprovalDecision(approved=False)}))) == [
-        f"Denied: {INTERRUPTED} It is not to be run again."
+        f"Denied: it is not to be run again. {INTERRUPTED}"
     ]
     assert ran == ["5"]
 
@@ -365,11 +365,12 @@ def test_an_expired_request_counts_as_denied_whatever_the_answer(store: Any) -> 
     from sapwood.agent.answers import Answers, answers_of
 
     run = store.runs.load(run_id_of(agent))
-    (event,) = answers_of(run, Answers({"r0c0": YES}), expires_at)
+    late = expires_at + timedelta(seconds=1)
+    (event,) = answers_of(run, Answers({"r0c0": YES}), late)
     assert isinstance(event, ApprovalResolved)
-    assert (event.approved, event.reason) == (False, "nobody answered in time")
-    assert answers_of(run, Answers(), expires_at) == (event,), "nobody has to say so"
-    assert answers_of(run, Answers(), expires_at - timedelta(seconds=1)) == ()
+    assert (event.approved, event.reason) == (False, f"nobody answered in time (until {expires_at})")
+    assert answers_of(run, Answers(), late) == (event,), "nobody has to say so"
+    assert answers_of(run, Answers(), expires_at) == ()
 
 
 def test_a_limit_that_asks_pauses_and_is_extended_or_stands(store: Any) -> None:

@@ -214,10 +214,11 @@ OTHERS: list[Data] = [
     LIMITS,
     TALLY,
     ApprovalRequest("c1", "add", {"a": 1}, PATH, "r0c0", "external", "big", NOW, "r"),
-    ApprovalDecision(True, "fine", {"a": 2}, {"a": "*"}, "ann"),
+    ApprovalDecision(True, "fine", {"a": 2}, None, "ann"),
+    ApprovalDecision(True, "fine", None, {"a": "*"}, "ann"),
     ExternalResult([1], True, "ann"),
     HookResult("ask", "big", {"a": 2}, "out"),
-    ApprovalGrant("g1", "add", {"a": "*"}, False, "c", "no"),
+    ApprovalGrant("g1", "add", {"a": "*"}, False, "c", "no", ("a",), "v"),
     Child("reader", Run("r/c1", phase="paused")),
     Run("r", tally=TALLY, children_tally=TALLY, children={"c1": Child("reader", Run("r/c1"))}, limits=(BREACH,), extended={"run/cost": 1.0}),
     Run(

@@ -329,7 +329,7 @@ TABLE: list[tuple[str, Run, AgentEvent, Run]] = [
         "a call started",
         REPLIED,
         ToolStarted(key="r0c0", tool_call_id="x", name="a", tool_input={}),
-        REPLIED.replace(calls=(OpenCall(ONE, "x", "started"), ASKED[1])),
+        REPLIED.replace(calls=(OpenCall(ONE, "x", "started", name="a"), ASKED[1])),
     ),
     (
         "a call running",

@@ -323,7 +323,7 @@ class Agent(Configured):
         )
         require_prices(parent.spec.pool.limits, provider)
         spec = assemble(config, provider, Transcript(), calibration=self._calibration, watch=self._watch)
-        return below(spec, parent, path, name, timeout=timeout)
+        return below(spec, parent, path, name, timeout=timeout, inherits=inherits)
 
     def _events(
         self,

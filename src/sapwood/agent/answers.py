@@ -16,8 +16,7 @@ from sapwood.core.events import AgentEvent, ApprovalRequested, ApprovalResolved,
 from sapwood.core.limits import LimitBreach
 from sapwood.core.render_result import json_of
 from sapwood.core.run import Run
-
-EXPIRED = "nobody answered in time"
+from sapwood.loop.answers import settled
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -36,6 +35,7 @@ class Answers(msgspec.Struct, frozen=True):
 def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, ...]:
     """Return the events of these answers, in the order of the calls.
 
+    A request whose time is over is denied, whatever the answer, and without one.
     Raises ConfigError for an answer that fits no call that waits, or not its kind.
     """
     waiting = dict(_waiting(run))
@@ -45,13 +45,8 @@ def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, .
         if place in chosen:
             raise ConfigError(f"two answers are given to call {'/'.join(place)}")
         chosen[place] = _fitting(answer, waiting[place], id)
-    events: list[AgentEvent] = []
-    for place, request in waiting.items():
-        if request.expires_at is not None and now >= request.expires_at:
-            events.append(_resolved(place, request, ApprovalDecision(False, EXPIRED), answers.by))
-        elif place in chosen:
-            events.append(_resolved(place, request, chosen[place], answers.by))
-    return (*events, *_extended(run, answers))
+    events = [_resolved(place, waiting[place], answer, answers.by) for place, answer in chosen.items()]
+    return (*settled(run, events, now), *_extended(run, answers))
 
 
 def _waiting(run: Run) -> Iterator[tuple[tuple[str, ...], ApprovalRequested]]:

@@ -84,7 +84,7 @@ def assemble(
         watch=watch or CacheWatch(),
         gate=_gate(config, grants or Grants(), scope),
         pool=UsagePool(config.usage_limits),
-        children=spawners(config.subagents, _agent_tools(config)),
+        children=spawners(config.subagents, agent_tools(config)),
         output=config.output,
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
@@ -104,11 +104,19 @@ def _gate(config: AgentConfig, grants: Grants, scope: str) -> Gate:
     )
 
 
-def below(spec: TurnSpec, parent: LiveTurn, path: tuple[str, ...], name: str, *, timeout: float | None) -> TurnSpec:
+def below(
+    spec: TurnSpec,
+    parent: LiveTurn,
+    path: tuple[str, ...],
+    name: str,
+    *,
+    timeout: float | None,
+    inherits: bool = False,
+) -> TurnSpec:
     """Return the spec of an agent as the subagent of a turn: what governs that turn governs it, too.
 
     It may only narrow: its hooks come after the parent's, of two limits the smaller counts, and its own limits stand
-    beside the pool of the tree. timeout: seconds for the task.
+    beside the pool of the tree. timeout: seconds for the task. inherits: it asks the caller's model, in the same way.
     """
     above = parent.spec
     limits = spec.policy.limits
@@ -120,17 +128,20 @@ def below(spec: TurnSpec, parent: LiveTurn, path: tuple[str, ...], name: str, *,
         post=(*spec.gate.post, *above.gate.post),
         approve=above.gate.approve or (None if above.gate.defers else spec.gate.approve),
         defers=above.gate.defers or (above.gate.approve is None and spec.gate.defers),
+        expires_seconds=_smaller(above.gate.expires_seconds, spec.gate.expires_seconds),
         asks_unknown=above.gate.asks_unknown or spec.gate.asks_unknown,
     )
+    asking = {"retry": above.retry, "cache": above.cache} if inherits else {}
     return msgspec.structs.replace(
         spec,
+        **asking,
         policy=spec.policy.replace(limits=limits),
         gate=gate,
         pool=above.pool,
         agent=name,
         path=path,
         root_id=parent.root_id,
-        max_depth=min(above.max_depth, spec.max_depth),
+        max_depth=min(above.max_depth, len(path) + spec.max_depth),
         cancel=above.cancel,
         expose_errors=above.expose_errors and spec.expose_errors,
         tool_timeout_seconds=_smaller(above.tool_timeout_seconds, spec.tool_timeout_seconds),
@@ -176,7 +187,8 @@ def _output_mode(config: AgentConfig, profile: ModelProfile) -> OutputMode | Non
     return "tool" if config.output.mode == "native" and not takes else config.output.mode
 
 
-def _agent_tools(config: AgentConfig) -> dict[str, Subagent]:
+def agent_tools(config: AgentConfig) -> dict[str, Subagent]:
+    """Return the tools that are agents (`as_tool`), by name."""
     found = (item for item in config.tools if isinstance(item, BoundTool) and item.agent is not None)
     return {item.name: Subagent(item.name, item.agent, item.timeout_seconds) for item in found}
 

@@ -4,17 +4,17 @@ Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
-from sapwood.agent.assemble import require_prices, unpriced
+from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.output import Output, output_of
 from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
-from sapwood.core.errors import ConfigError
+from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.limits import UsageLimits
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.names import name_map
@@ -23,6 +23,7 @@ from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.sources.subagents import TASK
 
 
 class Configured:
@@ -31,6 +32,7 @@ class Configured:
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         self._provider: LLMProvider | None = None
+        self._warned: set[str] = set()
 
     def with_system_prompt(self, prompt: str) -> Self:
         """Set the system prompt; the last one counts. Braces in it are just text."""
@@ -42,8 +44,8 @@ class Configured:
         Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
         """
         added = (*self._config.tools, *(to_tool(item) for item in tools))
-        _require_distinct(added, self._config.output)
-        return self._set(tools=added)
+        _require_distinct(added, self._config.subagents, self._config.output)
+        return self._set(tools=added)._priced()
 
     def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
         """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
@@ -62,10 +64,13 @@ class Configured:
         alone; as a subagent, it is held to both, beside the pool of whoever asks it. remaining_budget: the model is
         told with each request what is left.
 
-        A cost limit with a model whose price is not known gives a warning, or with `strict_cost` ConfigError.
+        A cost limit with a model whose price is not known, here or in a subagent, gives a warning, or with
+        `strict_cost` ConfigError.
         """
-        self._require_prices(limits, turn)
-        return self._set(usage_limits=limits, turn_limits=turn, remaining_budget=remaining_budget)
+        for given in (limits, turn):
+            if given is not None and not isinstance(given, UsageLimits):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+                raise ConfigError(f"with_usage_limits takes UsageLimits, not {type(given).__name__}")
+        return self._set(usage_limits=limits, turn_limits=turn, remaining_budget=remaining_budget)._priced()
 
     def with_hooks(
         self,
@@ -130,7 +135,7 @@ class Configured:
         if isinstance(max_output_retries, bool) or max_output_retries < 0:
             raise ConfigError(f"max_output_retries must be 0 or more, not {max_output_retries!r}")
         output = output_of(model, mode)
-        _require_distinct(self._config.tools, output)
+        _require_distinct(self._config.tools, self._config.subagents, output)
         return self._set(output=output, max_output_retries=max_output_retries)
 
     def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int = MAX_DEPTH) -> Self:
@@ -139,11 +144,12 @@ class Configured:
         They share this agent's hooks, approval, limits, time-outs and caps. max_depth: agents below agents.
         Raises ConfigError where two have one name.
         """
-        known = (*self._config.subagents, *(_subagent(item) for item in agents))
+        known = (*self._config.subagents, *(self._subagent(item) for item in agents))
         require_distinct(item.name for item in known)
         if max_depth < 1:
             raise ConfigError(f"max_depth must be at least 1, not {max_depth}")
-        return self._set(subagents=known, max_depth=max_depth)
+        _require_distinct(self._config.tools, known, self._config.output)
+        return self._set(subagents=known, max_depth=max_depth)._priced()
 
     def with_conversation(
         self,
@@ -190,16 +196,45 @@ class Configured:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _require_prices(self, *limits: UsageLimits | None) -> None:
-        wanted = [item for item in limits if item is not None and item.cost_limit is not None]
-        for item in wanted:
-            require_prices(item, self._llm())
-        for origin in unpriced(self._llm()) if wanted else ():
-            warnings.warn(
-                f"the price of {origin} is not known, so cost_limit does not count its tokens; name it in "
-                "MODEL_PRICING, or set total_tokens_limit beside it",
-                stacklevel=3,
-            )
+    def _priced(self) -> Self:
+        """Warn of each model in the tree that a cost limit cannot hold; raises ConfigError where that is strict."""
+        for limits, provider in self._held_to_cost(self._llm, ()):
+            require_prices(limits, provider)
+            for origin in unpriced(provider):
+                if origin in self._warned:
+                    continue
+                self._warned.add(origin)
+                warnings.warn(
+                    f"the price of {origin} is not known, so cost_limit does not count its tokens; name it in "
+                    "MODEL_PRICING, or set total_tokens_limit beside it",
+                    stacklevel=3,
+                )
+        return self
+
+    def _held_to_cost(
+        self, model: Callable[[], LLMProvider], above: tuple[UsageLimits, ...]
+    ) -> Iterator[tuple[UsageLimits, LLMProvider]]:
+        """Yield each limit of cost with a model that is held to it, of this agent and of those below it.
+
+        model: makes the one that this agent asks, only where a limit wants it. above: the limits of the callers.
+        """
+        config = self._config
+        own = (*above, *(item for item in (config.usage_limits, config.turn_limits) if item is not None))
+        for limits in own:
+            if limits.cost_limit is not None:
+                yield limits, model()
+        for child in (*config.subagents, *agent_tools(config).values()):
+            asked = model if child.inherits_model else child.agent._llm
+            yield from child.agent._held_to_cost(asked, own)
+
+    def _subagent(self, item: object) -> Subagent:
+        if not isinstance(item, SubagentDefinition):
+            raise ConfigError(f"with_subagents takes SubagentDefinitions, not {type(item).__name__}")
+        agent = agent_of(item)
+        if item.usage_limits is not None:  # prices are looked at once it is known which model it asks
+            agent._set(usage_limits=item.usage_limits)
+        own_model = item.model is not None or item.llm is not None
+        return Subagent(item.name, agent, item.timeout, item.description, inherits_model=not own_model)
 
     def _set(self, **changes: Any) -> Self:
         self._config = self._config.changed(**changes)
@@ -251,17 +286,16 @@ def _require_known(model: str) -> None:
     require_known(model)
 
 
-def _require_distinct(tools: Iterable[ToolSchema | BoundTool], output: Output | None) -> None:
-    """Raise ToolNameCollision where two tools become one towards the model."""
+def _require_distinct(
+    tools: Iterable[ToolSchema | BoundTool], subagents: Sequence[Subagent], output: Output | None
+) -> None:
+    """Raise ToolNameCollision where two names become one for the model."""
     own = (FINAL_RESULT,) if output is not None and output.mode != "prompted" else ()
-    name_map((*own, *(schema_of(item).name for item in tools)))
-
-
-def _subagent(item: object) -> Subagent:
-    if not isinstance(item, SubagentDefinition):
-        raise ConfigError(f"with_subagents takes SubagentDefinitions, not {type(item).__name__}")
-    own_model = item.model is not None or item.llm is not None
-    return Subagent(item.name, agent_of(item), item.timeout, item.description, inherits_model=not own_model)
+    names = name_map((*own, *(schema_of(item).name for item in tools)))
+    if subagents and TASK in names:
+        raise ToolNameCollision(
+            f"{names[TASK]!r} is the tool by which subagents are asked ({TASK!r} for the model); rename yours"
+        )
 
 
 def _callables(name: str, hooks: Any) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ def require_distinct(names: Iterable[str]) -> None:
 
 
 def agent_of(definition: SubagentDefinition) -> "Agent":
-    """Return the agent that a definition describes."""
+    """Return the agent that a definition describes, but for its limits."""
     from sapwood.agent.agent import Agent
     from sapwood.agent.config import DEFAULT_MODEL  # it imports this module
 
@@ -85,8 +85,6 @@ def agent_of(definition: SubagentDefinition) -> "Agent":
         agent = agent.with_tools(definition.tools)
     if definition.subagents:
         agent = agent.with_subagents(definition.subagents)
-    if definition.usage_limits is not None:
-        agent = agent.with_usage_limits(definition.usage_limits)
     if definition.output_model is not None:
         agent = agent.with_output_model(definition.output_model, max_output_retries=definition.max_output_retries)
     return agent

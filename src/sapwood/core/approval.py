@@ -10,6 +10,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import msgspec
+
 from sapwood.core.errors import ConfigError
 from sapwood.core.struct import Data
 
@@ -41,6 +43,7 @@ class HookResult(Data, frozen=True, tag="hook_result"):
     def __post_init__(self) -> None:
         if self.decision not in ("allow", "deny", "ask"):
             raise ConfigError(f"decision is allow, deny or ask, not {self.decision!r}")
+        _require_arguments(self.updated_input)
 
 
 class ApprovalRequest(Data, frozen=True, tag="approval_request"):
@@ -80,7 +83,7 @@ class ApprovalDecision(Data, frozen=True, tag="approval_decision"):
     may hold `*`; arguments that it does not name must be equal to those of this call, so `{}` means the same
     call again. It holds for this Agent object, and within one conversation where there is one.
 
-    Raises TypeError for a keyword that does not exist.
+    Raises TypeError for a keyword that does not exist, ConfigError for values that cannot work.
 
     >>> ApprovalDecision(approved=False, reason="too much").approved
     False
@@ -96,6 +99,9 @@ class ApprovalDecision(Data, frozen=True, tag="approval_decision"):
     def __post_init__(self) -> None:
         if not isinstance(self.approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
             raise ConfigError(f"approved is True or False, not {self.approved!r}")
+        _require_arguments(self.updated_input)
+        if self.remember is not None and self.updated_input is not None:
+            raise ConfigError("an answer that changes the input cannot be remembered: later calls would run unchanged")
 
 
 class ExternalResult(Data, frozen=True, tag="external_result"):
@@ -116,8 +122,9 @@ Answer: TypeAlias = ApprovalDecision | ExternalResult
 class ApprovalGrant(Data, frozen=True, tag="approval_grant"):
     """An answer that is remembered: calls of this tool with such arguments, in this scope, are not asked again.
 
-    arguments: the pattern of each argument: equal, or for a text with `*` alike. A call with an argument that is
-    not named here does not match. scope: the conversation, empty for any turn of the Agent.
+    arguments: what each argument must be equal to; for those named in `patterns`, a text in which `*` stands for
+    anything. A call with other arguments than these does not match. scope: the conversation, empty for any turn of
+    the Agent. tool_version: of the tool's definition that was shown, empty for any.
     """
 
     type: ClassVar[Literal["approval_grant"]] = "approval_grant"
@@ -127,17 +134,34 @@ class ApprovalGrant(Data, frozen=True, tag="approval_grant"):
     approved: bool = True
     scope: str = ""
     reason: str | None = None
+    patterns: tuple[str, ...] = ()
+    tool_version: str = ""
 
-    def matches(self, tool: str, arguments: Mapping[str, Any], scope: str) -> bool:
+    def matches(self, tool: str, arguments: Mapping[str, Any], scope: str, *, tool_version: str = "") -> bool:
         """Tell whether it answers this call."""
         if tool != self.tool or self.scope != scope or arguments.keys() != self.arguments.keys():
             return False
-        return all(_alike(value, self.arguments[name]) for name, value in arguments.items())
+        if self.tool_version not in ("", tool_version):
+            return False
+        return all(
+            _is_alike(value, self.arguments[name]) if name in self.patterns else _is_same(value, self.arguments[name])
+            for name, value in arguments.items()
+        )
 
 
-def _alike(value: object, pattern: object) -> bool:
-    if isinstance(value, str) and isinstance(pattern, str) and "*" in pattern:
-        # A path that climbs is never "under" anything, however it begins.
-        climbs = ".." in value.replace("\\", "/").split("/")
-        return not climbs and fnmatchcase(value, pattern.replace("[", "[[]").replace("?", "[?]"))
-    return type(value) is type(pattern) and value == pattern
+def _is_same(value: object, other: object) -> bool:
+    # As JSON, so that 1 and true, or 1 and 1.0, are not the same, at any depth.
+    return msgspec.json.encode(value, order="deterministic") == msgspec.json.encode(other, order="deterministic")
+
+
+def _is_alike(value: object, pattern: object) -> bool:
+    if not isinstance(value, str) or not isinstance(pattern, str):
+        return _is_same(value, pattern)
+    # A path that climbs is never "under" anything, however it begins and however the dots are written.
+    plain = value.lower().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace("\\", "/")
+    return ".." not in plain.split("/") and fnmatchcase(value, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def _require_arguments(updated: object) -> None:
+    if updated is not None and not isinstance(updated, dict):
+        raise ConfigError(f"updated_input is a dict of arguments, not {type(updated).__name__}")

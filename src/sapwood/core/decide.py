@@ -200,12 +200,12 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     # a limit was reached | by its policy: CallModel(wrap_up=usage_limit), Finish(usage_limit), Pause(limit_ask), Raise
     if run.limits and run.wrapping is None:
         return _at_limit(run, policy, spent)
-    # the same call with the same result in 4 rounds (error: 3) | Nudge(stuck); again: CallModel(wrap_up=stuck)
-    if policy.notices_stuck and run.wrapping is None and (word := _stuck(run, policy)) is not None:
-        return word
     # no round is left | Finish(max_rounds)
     if run.round >= policy.max_rounds and run.wrapping is None:
         return Finish("max_rounds")
+    # the same call with the same result in 4 rounds (error: 3) | Nudge(stuck); again: CallModel(wrap_up=stuck)
+    if policy.notices_stuck and run.wrapping is None and (word := _stuck(run, policy)) is not None:
+        return word
     # between rounds, and the context must be compacted first, is over its window, or was too long once | Compact
     window = min(policy.window or run.room, run.room or policy.window)
     over = window > 0 and spent.next_call_estimate > window
@@ -267,6 +267,8 @@ def _at_limit(run: Run, policy: Policy, spent: Spent) -> Action:
         return Raise(ranked["raise"])
     if "stop" in ranked:
         return Finish("usage_limit")
+    if run.round >= policy.max_rounds:
+        return Finish("usage_limit")  # a limit grants no round beyond those, and more of it would bring none
     if "finish" in ranked:
         return _wrap_up(run, policy, "usage_limit")
     return Pause("limit_ask")

@@ -273,15 +273,15 @@ class ApprovalResolved(Event, frozen=True, kw_only=True, tag="approval_resolved"
 class ToolRunning(Event, frozen=True, kw_only=True, tag="tool_running"):
     """The function is about to be called; without a ToolFinished its outcome is unknown.
 
-    digest: of tool and final input. attempt: 1 for the first. tool_input: what the final input is made of, None
-    where it is what the model asked for.
+    digest: of tool and final input. attempt: 1 for the first. changed_input: what the input is made of, where a hook
+    or a person changed what the model asked for; None otherwise.
     """
 
     type: ClassVar[Literal["tool_running"]] = "tool_running"
     key: str
     digest: str = ""
     attempt: int = 1
-    tool_input: dict[str, Any] | None = None
+    changed_input: dict[str, Any] | None = None
 
 
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):

@@ -4,6 +4,7 @@ Laws: pure; the same events that the user sees; an event of a subagent changes t
 part of this one. It folds in any order in which calls that overlap may end.
 """
 
+import re
 from typing import assert_never
 
 from sapwood.core.diagnostics import ChildTurn
@@ -37,10 +38,12 @@ from sapwood.core.events import (
     UsageLimitReached,
 )
 from sapwood.core.limits import LimitBreach
-from sapwood.core.messages import Message, Recalled, Text, ToolResult
+from sapwood.core.messages import Message, Recalled, Text, ToolCall, ToolResult
 from sapwood.core.run import Child, OpenCall, Phase, Run, most_repeated
 from sapwood.core.tools import FINAL_RESULT
 from sapwood.core.usage import Usage
+
+_KEY = re.compile(r"r\d+c\d+\Z")
 
 
 def evolve(run: Run, event: AgentEvent) -> Run:
@@ -145,7 +148,7 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
     ids = list(run.call_ids)
     opened: list[OpenCall] = []
     for call in message.tool_calls:
-        public_id = call.id if call.id and call.id not in ids else call.key
+        public_id = call.id if _may_be_public(call, ids) else call.key
         is_output = event.takes_output and call.name == FINAL_RESULT
         opened.append(OpenCall(call, public_id, refused=event.refuse_calls and not is_output))
         ids.append(call.id)
@@ -164,6 +167,13 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
         output_read=False,
         origin=message.origin or "",
         texts=(*run.texts, message.text),
+    )
+
+
+def _may_be_public(call: ToolCall, ids: list[str]) -> bool:
+    """Tell whether the provider's id can name the call: it is new, no path of ids, and nobody else's key."""
+    return (
+        bool(call.id) and call.id not in ids and "/" not in call.id and (call.id == call.key or not _KEY.match(call.id))
     )
 
 
@@ -201,7 +211,7 @@ def _limit_extended(run: Run, event: LimitExtended) -> Run:
     children = run.children
     if event.scope == "run":  # one pool for the whole tree, so whoever paused for it may go on
         children = {id: child.replace(run=_limit_extended(child.run, event)) for id, child in children.items()}
-    if event.amount <= 0:
+    if not event.amount > 0:  # also of what is no number
         return run.replace(declined=(*run.declined, name), children=children, asks=False)
 
     def others(breaches: tuple[LimitBreach, ...]) -> tuple[LimitBreach, ...]:
@@ -249,16 +259,23 @@ def _call_changed(
     run: Run, event: ToolStarted | ToolRunning | ApprovalRequested | ApprovalResolved | ToolFinished
 ) -> Run:
     match event:
-        case ToolStarted(key=key):
-            return _change(run, key, state="started")
-        case ToolRunning(key=key, attempt=attempt, tool_input=tool_input):
-            return _change(run, key, state="running", attempt=attempt, tool_input=tool_input)
+        case ToolStarted(key=key, name=name):
+            return _change(run, key, state="started", name=name)
+        case ToolRunning(key=key, attempt=attempt, changed_input=changed):
+            return _change(run, key, state="running", attempt=attempt, changed_input=changed)
         case ApprovalRequested(key=key):
             return _change(run, key, state="waiting", request=event, decision=None)
         case ApprovalResolved(key=key):
-            return _change(run, key, state="decided", decision=event)
+            return _decided(run, event)
         case ToolFinished():
             return _tool_finished(run, event)
+
+
+def _decided(run: Run, event: ApprovalResolved) -> Run:
+    """Return the run with the answer to a call that has not been answered; a second answer counts for nothing."""
+    open_states = ("asked", "started", "waiting")
+    is_open = any(item.call.key == event.key and item.state in open_states for item in run.calls)
+    return _change(run, event.key, state="decided", decision=event) if is_open else run
 
 
 def _change(run: Run, key: str, **changes: object) -> Run:

@@ -41,7 +41,8 @@ class UsageLimits(Data, frozen=True, tag="usage_limits", kw_only=True):
     total_tokens_limit: input (cached too) and output. input_tokens_limit, output_tokens_limit: each alone.
     requests_limit: model calls; the last one allowed is the one that has no tools.
     tool_calls_limit: calls of any tool. tool_limits: calls of single tools, by name.
-    cost_limit: US dollars. strict_cost: refuse a model whose price is not known, instead of a warning.
+    cost_limit: US dollars. strict_cost: refuse a model whose price is not known, instead of a warning; where one
+    answers all the same, the limit counts as reached.
     seconds_limit: wall-clock time, without the time that a person takes to answer.
     on_limit: what happens at a limit: `finish` (one last round without tools), `stop`, `ask` (the turn pauses and
     a person may extend it), `raise` (UsageLimitError). policies: the same for single kinds.
@@ -225,10 +226,11 @@ def crossed(limits: UsageLimits | None, tally: Tally, scope: LimitScope) -> tupl
     """Return the limits of which more was used than they allow."""
     if limits is None:
         return ()
+    hidden = limits.strict_cost and tally.unpriced  # what it cost is not known, so it may have been any amount
     return tuple(
         LimitBreach(kind, used, limit, scope, tool)
         for kind, tool, limit in limits.items()
-        if (used := tally.of(kind, tool)) > limit
+        if (used := tally.of(kind, tool)) > limit or (hidden and kind == "cost")
     )
 
 
@@ -272,6 +274,7 @@ def _require(name: str, value: object, *, least: int | None) -> None:
     if value is None:
         return
     is_number = isinstance(value, int if least is not None else int | float) and not isinstance(value, bool)
-    if not is_number or not isinstance(value, int | float) or (value <= 0 if least is None else value < least):
+    # `not ... >`, as nothing is above what is no number.
+    if not is_number or not isinstance(value, int | float) or not (value > 0 if least is None else value >= least):
         rule = "a number above 0" if least is None else f"a whole number of at least {least}"
         raise ConfigError(f"{name} must be {rule}, or None for no limit; not {value!r}")

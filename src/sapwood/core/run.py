@@ -27,8 +27,9 @@ class OpenCall(Data, frozen=True, tag="open_call"):
 
     public_id: what events call it: the provider's id where that is unique in the run, else the key.
     refused: it may not run (the final round). attempt: how often its function was begun.
-    request, decision: what a person was asked, and answered. tool_input: what it runs with, None for what the model
-    asked for. fingerprint: of its answer, see ToolFinished.
+    request, decision: what a person was asked, and answered. fingerprint: of its answer, see ToolFinished.
+    changed_input: what its function was begun with, where that is not what the model asked for.
+    name: of the tool that is meant, known once the call has begun.
     """
 
     type: ClassVar[Literal["open_call"]] = "open_call"
@@ -41,7 +42,13 @@ class OpenCall(Data, frozen=True, tag="open_call"):
     request: ApprovalRequested | None = None
     decision: ApprovalResolved | None = None
     fingerprint: str = ""
-    tool_input: dict[str, Any] | None = None
+    changed_input: dict[str, Any] | None = None
+    name: str = ""
+
+    @property
+    def has_passed_limits(self) -> bool:
+        """It was set aside against the limits in an earlier segment, and is not answered yet."""
+        return self.state in ("waiting", "decided", "running")
 
 
 class Child(Data, frozen=True, tag="child"):
@@ -128,13 +135,25 @@ class Run(Data, frozen=True, tag="run"):
         """The text of all replies so far, joined."""
         return "".join(self.texts)
 
-    def diagnostics(self, cause: Cause, error: str | None = None) -> TurnDiagnostics:
-        """Return what the turn would report if it ended now for this cause."""
-        # A reply whose round was never closed: the turn ended while its calls ran.
-        open_reply = self.last_usage if self.phase == "replied" and self.last_usage is not None else Usage()
+    def diagnostics(
+        self, cause: Cause, error: str | None = None, *, path: tuple[str, ...] = (), run_id: str = ""
+    ) -> TurnDiagnostics:
+        """Return what the turn would report if it ended now for this cause.
+
+        path, run_id: the calls that lead to it, and the run at the top; empty there.
+        """
+        # A reply whose round was never closed: the turn ended, or paused, while its calls ran.
+        has_open = any(item.state != "done" for item in self.calls)
+        is_open = self.phase == "replied" or (self.phase == "paused" and has_open)
+        open_reply = self.last_usage if is_open and self.last_usage is not None else Usage()
         below: Cause = cause if cause in ("error", "cancelled") else "error"
+        top = run_id or self.run_id
         open_children = (
-            ChildTurn(id, child.name, child.run.diagnostics(child.run.stopped_by or below))
+            ChildTurn(
+                id,
+                child.name,
+                child.run.diagnostics(child.run.stopped_by or below, path=(*path, id), run_id=top),
+            )
             for id, child in self.children.items()
         )
         return TurnDiagnostics(
@@ -144,7 +163,7 @@ class Run(Data, frozen=True, tag="run"):
             error,
             self.broken_off + open_reply,
             self.limits,
-            self.waiting() if cause == "approval" else (),
+            self.waiting(path, top) if cause == "approval" else (),
             self.output_error if self.output is None else None,
         )
 

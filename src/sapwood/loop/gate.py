@@ -18,12 +18,13 @@ from sapwood.core.approval import ApprovalDecision, ApprovalGrant, ApprovalReque
 from sapwood.core.errors import BlockingCallError, RunCancelledError, ToolError
 from sapwood.core.events import ApprovalRequested, ApprovalResolved
 from sapwood.core.ports import Runtime
-from sapwood.core.render_result import json_of
+from sapwood.core.render_result import RenderedResult, json_of, render_result
 from sapwood.core.run import OpenCall
 from sapwood.core.safe_text import safe_error_text
 from sapwood.core.tools import BoundTool, MaybeAwaitable, copy_arguments
 
 _log = logging.getLogger(__name__)
+WITHHELD = "The result is withheld: what a hook put in its place cannot be shown."
 
 PreHook: TypeAlias = Callable[[str, dict[str, Any]], MaybeAwaitable[HookResult | None]]
 """Called with a tool's name and its arguments, before approval and before the function."""
@@ -55,9 +56,12 @@ class Grants:
         """Remember an answer."""
         self._grants[grant.id] = grant
 
-    def find(self, tool: str, arguments: Mapping[str, Any], scope: str) -> ApprovalGrant | None:
+    def find(
+        self, tool: str, arguments: Mapping[str, Any], scope: str, *, tool_version: str = ""
+    ) -> ApprovalGrant | None:
         """Return what answers this call; a no counts before a yes."""
-        found = [grant for grant in self._grants.values() if grant.matches(tool, arguments, scope)]
+        grants = self._grants.values()
+        found = [grant for grant in grants if grant.matches(tool, arguments, scope, tool_version=tool_version)]
         return min(found, key=lambda grant: grant.approved, default=None)
 
 
@@ -94,7 +98,7 @@ class Checked(msgspec.Struct, frozen=True):
         try:
             shown: dict[str, Any] = json_of(dict(self.values))
         except ToolError:  # something that has no JSON form; what it is made of has one
-            return self.raw
+            return copy_arguments(self.raw)
         return shown
 
 
@@ -125,12 +129,19 @@ class Denied(Exception):
 
 
 async def ask_hooks(
-    hooks: Sequence[PreHook], name: str, key: str, checked: Checked, bound: BoundTool | None, rt: Runtime
+    hooks: Sequence[PreHook],
+    name: str,
+    key: str,
+    checked: Checked,
+    bound: BoundTool | None,
+    rt: Runtime,
+    *,
+    expose: bool = False,
 ) -> tuple[Checked, str | None]:
     """Return the arguments after all hooks, and the reason to ask a person, None where no hook wants that.
 
     Each hook sees what the one before it made of the arguments, which are checked again each time.
-    Raises Denied, and what the tool's check raises.
+    expose: the model is told what a hook raised. Raises Denied, and what the tool's check raises.
     """
     ask: str | None = None
     untyped: Sequence[Callable[..., Any]] = hooks  # what people answer is what is found here
@@ -141,7 +152,7 @@ async def ask_hooks(
             raise
         except Exception as error:  # noqa: BLE001 - the door: it fails closed
             _log.error("a hook of %r failed: %s", name, type(error).__name__, exc_info=error)
-            raise Denied(f"a hook failed ({safe_error_text(error, expose=True)})") from None
+            raise Denied(f"a hook failed ({safe_error_text(error, expose=expose)})") from None
         if answer is None:
             continue
         if not isinstance(answer, HookResult):
@@ -156,28 +167,37 @@ async def ask_hooks(
 
 
 async def tell_hooks(
-    hooks: Sequence[PostHook], name: str, key: str, arguments: Mapping[str, Any], text: str, rt: Runtime
-) -> object:
+    hooks: Sequence[PostHook], name: str, key: str, arguments: dict[str, Any], text: str, rt: Runtime
+) -> RenderedResult | None:
     """Return what the hooks put in place of a result or an error, the last one counting; None where none did.
 
-    A hook that raises is passed over.
+    A hook that raises is passed over; one that answers with what cannot be shown withholds the result.
     """
-    changed: object = None
+    changed: RenderedResult | None = None
     untyped: Sequence[Callable[..., Any]] = hooks
     for hook in untyped:
         try:
-            seen = text if changed is None else changed if isinstance(changed, str) else str(json_of(changed))
-            answer = await rt.call(f"hook/{key}/{name}", hook, name, json_of(dict(arguments)), seen)
+            seen = text if changed is None else changed.text
+            answer = await rt.call(f"hook/{key}/{name}", hook, name, copy_arguments(arguments), seen)
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door: the tool has run, its result counts
             _log.error("a post-hook of %r failed: %s", name, type(error).__name__, exc_info=error)
             continue
         if isinstance(answer, HookResult) and answer.updated_output is not None:
-            changed = answer.updated_output
+            changed = _shown(answer.updated_output)
         elif answer is not None and not isinstance(answer, HookResult):
             _log.error("a post-hook of %r answered %s in place of a HookResult", name, type(answer).__name__)
     return changed
+
+
+def _shown(output: object) -> RenderedResult:
+    try:
+        return render_result(output)
+    except ToolError:
+        _log.error("a post-hook answered with a value of type %s, which cannot be shown", type(output).__name__)
+        # It was to replace the result, perhaps for what that holds; so the result is not shown either.
+        return RenderedResult(WITHHELD, (), WITHHELD)
 
 
 def requested(
@@ -207,13 +227,22 @@ def requested(
 
 
 async def ask_person(
-    gate: Gate, request: ApprovalRequested, path: tuple[str, ...], run_id: str, rt: Runtime, *, pauses: bool
+    gate: Gate,
+    request: ApprovalRequested,
+    path: tuple[str, ...],
+    run_id: str,
+    rt: Runtime,
+    *,
+    pauses: bool,
+    expose: bool = False,
 ) -> AsyncGenerator[ApprovalRequested | ApprovalResolved, None]:
     """Yield the request and, unless the turn is to pause for it, the answer: remembered, or of the person asked.
 
-    pauses: where there is nobody to be asked, the turn does; otherwise the answer is no.
+    pauses: where there is nobody to be asked, the turn does; otherwise the answer is no. expose: the model is told
+    what the callback raised.
     """
-    grant = gate.grants.find(request.name, request.tool_input, gate.scope)
+    version = request.tool_version
+    grant = gate.grants.find(request.name, request.tool_input, gate.scope, tool_version=version)
     if grant is not None:
         yield answered(request, ApprovalDecision(grant.approved, grant.reason, by=f"remembered {grant.id}"))
         return
@@ -221,10 +250,11 @@ async def ask_person(
         decision = ApprovalDecision(False, "it needs a person's approval, and nobody is there to be asked")
         yield answered(request, decision)
         return
+    # A copy made before anybody has seen the event, as its dictionaries are not frozen.
+    shown = request.replace(path=path, tool_input=copy_arguments(request.tool_input)).request(run_id)
     yield request
     if gate.approve is None:
         return
-    shown = request.replace(path=path, tool_input=copy_arguments(request.tool_input)).request(run_id)
     approve: Callable[..., Any] = gate.approve  # what people answer is what is found here
     try:
         answer: Any = await rt.call(f"approval/{request.key}", approve, shown, waits=True)
@@ -232,7 +262,7 @@ async def ask_person(
         raise
     except Exception as error:  # noqa: BLE001 - the door: it fails closed
         _log.error("the approval callback failed: %s", type(error).__name__, exc_info=error)
-        answer = ApprovalDecision(False, f"the approval failed ({safe_error_text(error, expose=True)})")
+        answer = ApprovalDecision(False, f"the approval failed ({safe_error_text(error, expose=expose)})")
     if not isinstance(answer, ApprovalDecision):
         kind = type(answer).__name__
         answer = ApprovalDecision(False, f"the approval answered {kind} in place of an ApprovalDecision")
@@ -258,8 +288,21 @@ def remember(gate: Gate, request: ApprovalRequested, answer: ApprovalDecision, i
     """Keep an answer that is to be remembered."""
     if answer.remember is None or request.kind != "approval":
         return
-    pattern = {**request.tool_input, **{k: v for k, v in answer.remember.items() if k in request.tool_input}}
-    gate.grants.add(ApprovalGrant(id, request.name, pattern, answer.approved, gate.scope, answer.reason))
+    patterns = {name: pattern for name, pattern in answer.remember.items() if name in request.tool_input}
+    if unknown := sorted(answer.remember.keys() - patterns.keys()):
+        _log.warning("%s has no argument %s, so remember= could not use it", request.name, ", ".join(unknown))
+    gate.grants.add(
+        ApprovalGrant(
+            id,
+            request.name,
+            {**request.tool_input, **patterns},
+            answer.approved,
+            gate.scope,
+            answer.reason,
+            tuple(patterns),
+            request.tool_version,
+        )
+    )
 
 
 def expiry(gate: Gate, now: datetime) -> datetime | None:

@@ -83,12 +83,14 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
     trims = live.spec.context.trim_history
     require_fit({str(name): size for name, size in sections.items() if trims or name in fixed}, live.spec.window)
     sent = ledger(sections, run.lines, window=live.spec.window)
-    with live.reserved(sent.estimated_tokens):
+    with live.reserved(sent.estimated_tokens) as give_back:
         yield RoundStarted(
             round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up
         )
         async with aclosing(_asked(request, action, sent.estimated_tokens, run, live, rt)) as events:
             async for event in events:
+                if isinstance(event, MessageAdded | MessageInterrupted):
+                    give_back()
                 yield event
 
 

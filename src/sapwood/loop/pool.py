@@ -59,6 +59,11 @@ class UsagePool:
     def rebuild(self, run: Run) -> None:
         """Take up what a stored run and the subagents in it used, and by how much its limits were raised."""
         self.tally = run.whole_tally()
+        for _, item in run.open_calls():
+            if item.has_passed_limits:  # it keeps its place: whoever is new comes after it
+                self.tally = self.tally.with_call(item.name)
+        self._asked = Tally()
+        self.clock = Stopwatch()
         self.before_seconds = run.tally.seconds
         self.extend(run)
 

@@ -176,7 +176,7 @@ class LiveTurn:
         self.has_output = False
         self.growing: dict[int, GrowingJson] = {}
         self.shown: Any = None
-        self._reserved: dict[str, str] = {}
+        self._reserved: set[str] = set()
         self._started: float | None = None
 
     @property
@@ -213,16 +213,17 @@ class LiveTurn:
             return None
         run, policy = self.run, self.spec.policy
         if policy.limits is not None:
-            answered = {item.call.key for item in run.calls if item.state == "done"}
             tally = run.tally
-            for other in (name for key, name in self._reserved.items() if key not in answered):
-                tally = tally.with_call(other)
+            for item in run.calls:
+                is_set_aside = item.call.key in self._reserved or item.has_passed_limits
+                if item.state != "done" and item.call.key != key and is_set_aside:
+                    tally = tally.with_call(item.name)
             breach = refuses_call(policy.limits.extended(run.extra("turn")), tally, name, "turn")
             if breach is not None:
                 return breach
         breach = self.spec.pool.reserve_call(name)
         if breach is None:
-            self._reserved[key] = name
+            self._reserved.add(key)
         return breach
 
     def seconds_left(self, now: float) -> float | None:
@@ -236,18 +237,24 @@ class LiveTurn:
         return max(0.001, min(left)) if left else None
 
     @contextmanager
-    def reserved(self, estimate: int) -> Generator[None, None, None]:
-        """Set aside what a model call may use, as long as it runs; others of the tree see it as used."""
+    def reserved(self, estimate: int) -> Generator[Callable[[], None], None, None]:
+        """Set aside what a model call may use, as long as it runs; others of the tree see it as used.
+
+        Yield what gives it back early: to be called before what was really used is noted, or both would count.
+        """
         pool = self.spec.pool
-        if pool.limits is None:
-            yield
-            return
-        next_call = self.next_call(estimate)
-        pool.reserve_model_call(next_call)
+        held = [self.next_call(estimate)] if pool.limits is not None else []
+
+        def give_back() -> None:
+            if held:
+                pool.settle_model_call(held.pop())
+
+        if held:
+            pool.reserve_model_call(held[0])
         try:
-            yield
+            yield give_back
         finally:
-            pool.settle_model_call(next_call)
+            give_back()
 
     def spent(self, run: Run, now: float, estimate: int) -> Spent:
         """Return what was used, for decide; the limits are looked at only where there are some."""

@@ -48,6 +48,7 @@ from sapwood.loop.gate import (
     version_of,
 )
 from sapwood.loop.spec import LiveTurn
+from sapwood.loop.words import problem_with, unknown_tool
 
 _log = logging.getLogger(__name__)
 REFUSED = "Not run: this was the final round and tools were not available."
@@ -99,19 +100,33 @@ def _finished(item: OpenCall, call: ToolCall, text: str, *, is_error: bool = Fal
 class _Outcome:
     """What the function, the subagent or a refusal came to, before hooks and the cap have seen it."""
 
-    def __init__(self, text: str, *, is_error: bool, rendered: RenderedResult | None = None, cuts: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        is_error: bool,
+        rendered: RenderedResult | None = None,
+        cuts: bool = True,
+        loaded: tuple[str, ...] = (),
+    ) -> None:
         self.text = text
         self.is_error = is_error
         self.rendered = rendered
         self.cuts = cuts
+        self.loaded = loaded
 
 
 class _Call:
-    """One call on its way. `call` is what is meant, a `call_tool` unwrapped; `item.call` what was said."""
+    """One call on its way. `call` is what is meant, a `call_tool` unwrapped; `item.call` what was said.
+
+    tool: what is called, None where there is no such thing.
+    """
 
     def __init__(self, item: OpenCall, run: Run, live: LiveTurn, rt: Runtime) -> None:
         self.item = item
         self.call = live.offered.meant(item.call)
+        self.tool = live.offered.find(self.call.name)
+        self.bound = self.tool.bound if self.tool is not None else None
         self.run = run
         self.live = live
         self.rt = rt
@@ -124,60 +139,40 @@ class _Call:
                 yield event
 
     def _answered(self) -> AsyncGenerator[AgentEvent, None]:
-        live, call = self.live, self.call
-        if breach := live.reserve_call(self.item.call.key, call.name):
+        live, call, tool = self.live, self.call, self.tool
+        if not self.item.has_passed_limits and (breach := live.reserve_call(self.item.call.key, call.name)):
             text = f"Not run: {breach} is reached."
             return _one(_finished(self.item, call, text, is_error=True, limit=breach))
-        if problem := self._problem():
+        if problem := problem_with(call):
             return _one(_finished(self.item, call, problem, is_error=True))
-        tool = live.offered.find(call.name)
         if tool is None:
-            return _one(_finished(self.item, call, self._unknown(), is_error=True))
+            known = [tool.schema.name for tool in live.offered.by_wire.values() if not tool.hidden]
+            return _one(_finished(self.item, call, unknown_tool(call.name, known), is_error=True))
         if call.name == FINAL_RESULT and live.spec.output is not None:
             return self._output(tool)
-        if tool.meta:
-            return self._meta()
-        if tool.hidden and call.name not in live.loaded(live.run):
+        if not tool.meta and tool.hidden and call.name not in live.loaded(live.run):
             text = f"{call.name} is not loaded. Call {SEARCH_TOOLS} first to find it, then call it."
             return _one(_finished(self.item, call, text, is_error=True))
-        return self._run(tool.bound)
+        return self._run()
 
-    def _problem(self) -> str:
-        name = self.call.name
-        match self.call.problem:
-            case None:
-                return ""
-            case "incomplete":
-                return f"The arguments for {name} were incomplete (the reply was cut off); the tool was not run."
-            case "malformed":
-                return f"The arguments for {name} were malformed JSON; the tool was not run."
-            case "not_an_object":
-                return f"The arguments for {name} must be a JSON object; the tool was not run."
-
-    def _unknown(self) -> str:
-        names = [tool.schema.name for tool in self.live.offered.by_wire.values() if not tool.hidden]
-        known = ", ".join(names[:40]) or "none"
-        return f"Unknown tool: {self.call.name}. Available tools: {known}."
-
-    async def _meta(self) -> AsyncGenerator[AgentEvent, None]:
+    async def _meta(self, checked: Checked) -> AsyncGenerator[AgentEvent, None]:
         """Ask the sources; what they load is callable from the next model call on."""
-        live = self.live
+        live, call = self.live, self.call.replace(arguments=checked.raw)
         try:
-            answer: Loaded | None = await live.spec.context.handle(self.call, live.turn(live.run), leaf=self.rt.call)
+            answer: Loaded | None = await live.spec.context.handle(call, live.turn(live.run), leaf=self.rt.call)
             rendered = render_result(answer.result if answer is not None else None)
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door
-            yield _finished(self.item, self.call, self._error_text(error), is_error=True)
+            yield await self._end(_Outcome(self._error_text(error), is_error=True), checked)
             return
         if answer is None:
-            yield _finished(self.item, self.call, f"Nothing answers {self.call.name}.", is_error=True)
+            yield await self._end(_Outcome(f"Nothing answers {call.name}.", is_error=True), checked)
             return
         if answer.tools:
             yield ContextUpdated(source=answer.source, op="loaded", tools=answer.tools)
-        yield _finished(
-            self.item, self.call, rendered.text, value=rendered.value, is_error=answer.is_error, loaded=answer.tools
-        )
+        outcome = _Outcome(rendered.text, is_error=answer.is_error, rendered=rendered, cuts=False, loaded=answer.tools)
+        yield await self._end(outcome, checked)
 
     async def _output(self, tool: OfferedTool) -> AsyncGenerator[AgentEvent, None]:
         """Take the structured output; the first one that is valid counts."""
@@ -202,22 +197,19 @@ class _Call:
             return
         yield _finished(item, call, reason, is_error=True, output_error=reason)
 
-    async def _run(self, bound: BoundTool | None) -> AsyncGenerator[AgentEvent, None]:
+    async def _run(self) -> AsyncGenerator[AgentEvent, None]:
         """Let the call through the gate, run it, and answer it."""
         item = self.item
         checked: Checked | None = None
         try:
-            if item.state == "decided":
-                checked = self._decided(bound)
-            else:
-                checked = check(bound, self.call.arguments if item.tool_input is None else item.tool_input)
-            if item.state == "running" and not self._may_run_again(bound):
-                async with aclosing(self._interrupted(checked, bound)) as events:
+            asked = checked = self._input()
+            if item.state == "running" and not self._may_run_again():
+                async with aclosing(self._interrupted(checked)) as events:
                     async for event in events:
                         yield event
                 return
-            if item.state not in ("decided", "running"):
-                async with aclosing(self._gate(checked, bound)) as steps:
+            if item.state != "running" and not self._is_decided():
+                async with aclosing(self._gate(checked)) as steps:
                     async for step in steps:
                         if not isinstance(step, Checked):
                             yield step
@@ -227,25 +219,39 @@ class _Call:
                 if checked is None:
                     return
         except Denied as denied:
-            yield await self._end(_Outcome(f"Denied: {denied}", is_error=True), checked, bound)
+            yield await self._end(_Outcome(f"Denied: {denied}", is_error=True), checked)
             return
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door: a user's validator may raise anything
             text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
-            yield await self._end(_Outcome(text, is_error=True), None, bound)
+            yield await self._end(_Outcome(text, is_error=True), None)
             return
-        async with aclosing(self._performed(checked, bound)) as events:
+        # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
+        changed = item.changed_input if checked is asked else checked.raw
+        async with aclosing(self._performed(checked, changed)) as events:
             async for event in events:
                 yield event
 
-    async def _gate(self, checked: Checked, bound: BoundTool | None) -> AsyncGenerator[AgentEvent | Checked, None]:
+    def _is_decided(self) -> bool:
+        """Tell whether somebody was asked about the call and has answered; a remembered answer is looked up anew."""
+        return self.item.request is not None and self.item.decision is not None
+
+    def _input(self) -> Checked:
+        """Return what the call is to be run with; raises Denied, and what the tool's check raises."""
+        item = self.item
+        if self._is_decided():
+            return self._decided()
+        return check(self.bound, self.call.arguments if item.changed_input is None else item.changed_input)
+
+    async def _gate(self, checked: Checked) -> AsyncGenerator[AgentEvent | Checked, None]:
         """Yield what hooks and people bring about, and last the arguments that may be used; none if it waits.
 
         Raises Denied.
         """
-        gate, item, name = self.live.spec.gate, self.item, self.call.name
-        checked, ask = await ask_hooks(gate.pre, name, item.call.key, checked, bound, self.rt)
+        gate, item, name, bound = self.live.spec.gate, self.item, self.call.name, self.bound
+        expose = self.live.spec.expose_errors
+        checked, ask = await ask_hooks(gate.pre, name, item.call.key, checked, bound, self.rt, expose=expose)
         expires_at = expiry(gate, self.rt.now()) if gate.defers else None
         if bound is not None and bound.external:
             yield requested(item, name, checked, bound, kind="external", reason=ask, expires_at=expires_at)
@@ -257,7 +263,7 @@ class _Call:
         answer: ApprovalResolved | None = None
         # A hook that asks wants a person; a tool that only needs one fails closed where none was ever named.
         pauses = gate.defers or ask is not None
-        steps = ask_person(gate, request, self.live.spec.path, self.live.root_id, self.rt, pauses=pauses)
+        steps = ask_person(gate, request, self.live.spec.path, self.live.root_id, self.rt, pauses=pauses, expose=expose)
         self.live.waits(self.rt.monotonic())
         try:
             async with aclosing(steps) as asked:
@@ -267,7 +273,7 @@ class _Call:
         finally:
             self.live.goes_on(self.rt.monotonic())
         if answer is not None:
-            yield self._approved(answer, checked, bound)
+            yield self._approved(answer, checked)
 
     async def _needs_approval(self, bound: BoundTool, checked: Checked) -> bool:
         rule = bound.requires_approval
@@ -281,52 +287,57 @@ class _Call:
             _log.error("the approval rule of %r failed: %s", bound.name, type(error).__name__, exc_info=error)
             return True
 
-    def _approved(self, answer: ApprovalResolved, checked: Checked, bound: BoundTool | None) -> Checked:
+    def _approved(self, answer: ApprovalResolved, checked: Checked) -> Checked:
         """Return the arguments that a person let pass; raises Denied, and what the tool's check raises."""
         if not answer.approved:
             raise Denied(answer.reason or "the person who was asked said no")
-        return checked if answer.updated_input is None else check(bound, answer.updated_input)
+        return checked if answer.updated_input is None else check(self.bound, answer.updated_input)
 
-    def _decided(self, bound: BoundTool | None) -> Checked:
+    def _decided(self) -> Checked:
         """Return the arguments of a call that was answered while the turn was paused; raises Denied."""
-        request, decision = self.item.request, self.item.decision
-        if request is None or decision is None:  # it was answered without being asked: by a remembered answer
-            return check(bound, self.call.arguments)
+        request, decision, bound = self.item.request, self.item.decision, self.bound
+        assert request is not None  # it is decided
+        assert decision is not None
+        if request.kind == "unknown" and not decision.approved:
+            raise Denied(f"{decision.reason or 'it is not to be run again'}. {INTERRUPTED}")
         if bound is not None and request.tool_version not in ("", version_of(bound)):
             raise Denied(f"{self.call.name} was changed since it was asked for; ask again")
-        if request.kind == "unknown" and not decision.approved:
-            raise Denied(decision.reason or f"{INTERRUPTED} It is not to be run again.")
-        checked = check(bound, request.raw_input or request.tool_input)
+        checked = check(bound, request.tool_input if request.raw_input is None else request.raw_input)
         if checked.digest(self.call.name) != request.digest:
             raise Denied(f"the input of {self.call.name} is not what was shown; ask again")
-        return self._approved(decision, checked, bound)
+        return self._approved(decision, checked)
 
-    def _may_run_again(self, bound: BoundTool | None) -> bool:
-        """Tell whether a call that was in flight may simply be run again: it does no harm, or goes on where it was."""
-        if self.call.name in self.live.spec.children:
-            return True
-        return bound is not None and (bound.read_only or bound.idempotent)
+    def _may_run_again(self) -> bool:
+        """Tell whether a call that was in flight may be run; a yes to an earlier attempt is used up."""
+        bound = self.bound
+        return self.call.name in self.live.spec.children or (
+            bound is not None and (bound.read_only or bound.idempotent)
+        )
 
-    async def _interrupted(self, checked: Checked, bound: BoundTool | None) -> AsyncGenerator[AgentEvent, None]:
+    async def _interrupted(self, checked: Checked) -> AsyncGenerator[AgentEvent, None]:
         """A call was in flight when the process died: put it before a person, or say that its outcome is unknown."""
         gate = self.live.spec.gate
         if not gate.asks_unknown:
-            yield await self._end(_Outcome(INTERRUPTED, is_error=True), checked, bound)
+            yield await self._end(_Outcome(INTERRUPTED, is_error=True), checked)
             return
-        yield requested(self.item, self.call.name, checked, bound, kind="unknown", reason=INTERRUPTED)
+        yield requested(self.item, self.call.name, checked, self.bound, kind="unknown", reason=INTERRUPTED)
 
-    async def _performed(self, checked: Checked, bound: BoundTool | None) -> AsyncGenerator[AgentEvent, None]:
-        """Run the function or the subagent, and answer the call; a result from outside is only shown."""
-        item, decision = self.item, self.item.decision
-        if item.request is not None and item.request.kind == "external" and decision is not None:
-            yield await self._end(self._outside(decision), checked, bound)
+    async def _performed(self, checked: Checked, changed: dict[str, Any] | None) -> AsyncGenerator[AgentEvent, None]:
+        """Run the function or the subagent, or ask the sources, and answer the call; a result from outside is shown."""
+        item, decision, cancel = self.item, self.item.decision, self.live.spec.cancel
+        if self.tool is not None and self.tool.meta:
+            async with aclosing(self._meta(checked)) as answering:
+                async for step in answering:
+                    yield step
             return
-        yield ToolRunning(
-            key=item.call.key,
-            digest=checked.digest(self.call.name),
-            attempt=item.attempt + 1,
-            tool_input=None if checked.raw == self.call.arguments else checked.raw,
-        )
+        if item.request is not None and item.request.kind == "external" and decision is not None:
+            yield await self._end(self._outside(decision), checked)
+            return
+        if cancel is not None:
+            cancel.check()  # a call that is noted as running must have begun
+        mark = checked.digest(self.call.name)
+        # An answer to a call that hangs in the air counts as one more attempt.
+        yield ToolRunning(key=item.call.key, digest=mark, attempt=item.attempt + 1, changed_input=changed)
         fault.point("tool.before")
         spawn = self.live.spec.children.get(self.call.name)
         if spawn is not None:
@@ -340,19 +351,22 @@ class _Call:
             if outcome is None:
                 return  # it waits for a person, and the call with it
         else:
-            outcome = await self._called(bound, checked)
+            outcome = await self._called(checked)
         fault.point("tool.after")
-        yield await self._end(outcome, checked, bound)
+        yield await self._end(outcome, checked)
 
     def _outside(self, decision: ApprovalResolved) -> _Outcome:
-        rendered = render_result(decision.value)
+        try:
+            rendered = render_result(decision.value)
+        except ToolError as error:
+            return _Outcome(str(error), is_error=True)
         return _Outcome(rendered.text, is_error=decision.is_error, rendered=rendered)
 
     async def _child(self, spawn: Any, checked: Checked) -> AsyncGenerator[AgentEvent | _Outcome, None]:
         try:
             child = spawn(checked.values, self.live, (*self.live.spec.path, self.item.public_id))
-        except ToolError as error:
-            yield _Outcome(str(error), is_error=True)
+        except Exception as error:  # noqa: BLE001 - the door: a model of its own may not be made
+            yield _Outcome(self._error_text(error), is_error=True)
             return
         turn = ChildTurn(child, self.live, self.item.public_id, self.rt)
         async with aclosing(turn.events()) as events:
@@ -367,10 +381,10 @@ class _Call:
         text, is_error = turn.result()
         yield _Outcome(text, is_error=is_error, cuts=False)
 
-    async def _called(self, bound: BoundTool | None, checked: Checked) -> _Outcome:
-        timeout = self._timeout(bound)
+    async def _called(self, checked: Checked) -> _Outcome:
+        timeout = self._timeout()
         try:
-            rendered = render_result(await self._value(bound, checked.values, timeout))
+            rendered = render_result(await self._value(checked.values, timeout))
         except (BlockingCallError, RunCancelledError):
             raise
         except StepTimeoutError:
@@ -380,8 +394,8 @@ class _Call:
             return _Outcome(self._error_text(error), is_error=True)
         return _Outcome(rendered.text, is_error=False, rendered=rendered)
 
-    async def _value(self, bound: BoundTool | None, arguments: Mapping[str, Any], timeout: float | None) -> Any:
-        spec = self.live.spec
+    async def _value(self, arguments: Mapping[str, Any], timeout: float | None) -> Any:
+        spec, bound = self.live.spec, self.bound
         step = f"tool/{self.item.call.key}/{self.call.name}"
         if bound is None:
             if spec.executor is None:
@@ -399,18 +413,20 @@ class _Call:
         run = _async_run(bound) if bound.is_async else bound.run
         return await self.rt.call(step, run, arguments, context, timeout=timeout, effect=True)
 
-    async def _end(self, outcome: _Outcome, checked: Checked | None, bound: BoundTool | None) -> ToolFinished:
-        """Return the answer to the call, as hooks and the cap leave it, once it is noted."""
+    async def _end(self, outcome: _Outcome, checked: Checked | None) -> ToolFinished:
+        """Return the answer to the call, as hooks and the cap leave it, once it is noted.
+
+        checked: None where the arguments did not fit; hooks see those that were asked for.
+        """
         text, rendered = outcome.text, outcome.rendered
-        hooks = self.live.spec.gate.post
-        if hooks and checked is not None:
-            changed = await tell_hooks(hooks, self.call.name, self.item.call.key, checked.raw, text, self.rt)
+        if hooks := self.live.spec.gate.post:
+            arguments = checked.raw if checked is not None else self.call.arguments
+            changed = await tell_hooks(hooks, self.call.name, self.item.call.key, arguments, text, self.rt)
             if changed is not None:
-                rendered = render_result(changed)
-                text = rendered.text
+                text, rendered = changed.text, changed
         mark = _fingerprint(self.call, text, is_error=outcome.is_error)
         if outcome.cuts:
-            text = self._capped(text, bound)
+            text = self._capped(text)
         decision = self.item.decision or self.live.decision(self.item.call.key)
         if decision is not None and decision.updated_input is not None and not outcome.is_error:
             text += f"\n[The input was changed before it ran: {render_result(decision.updated_input).text}]"
@@ -423,13 +439,14 @@ class _Call:
             value=rendered.value if rendered is not None else text,
             content=(rendered.parts or None) if rendered is not None else None,
             fingerprint=mark,
+            loaded=outcome.loaded,
         )
         await self.rt.settle(finished)
         return finished
 
-    def _timeout(self, bound: BoundTool | None) -> float | None:
+    def _timeout(self) -> float | None:
         """Return the seconds that the function may take: its own limit, or what is left of the turn's time."""
-        own = bound.timeout_seconds if bound is not None else None
+        own = self.bound.timeout_seconds if self.bound is not None else None
         own = own if own is not None else self.live.spec.tool_timeout_seconds
         left = self.live.seconds_left(self.rt.monotonic())
         return own if left is None else left if own is None else min(own, left)
@@ -440,8 +457,8 @@ class _Call:
             _log.error("tool %r failed: %s", self.call.name, type(error).__name__, exc_info=error)
         return safe_error_text(error, expose=spec.expose_errors)
 
-    def _capped(self, text: str, bound: BoundTool | None) -> str:
-        own = bound.max_result_tokens if bound is not None else None
+    def _capped(self, text: str) -> str:
+        own = self.bound.max_result_tokens if self.bound is not None else None
         limit = own if own is not None else self.live.spec.tool_result_max_tokens
         return cap(text, limit, self.live.spec.meter.text) if limit is not None else text
 

@@ -50,6 +50,7 @@ from sapwood.core.ports import Runtime
 from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript, exchanges
 from sapwood.core.usage import RoundUsage, Usage
+from sapwood.loop.answers import settled
 from sapwood.loop.model_round import compose, model_round
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.tool_call import run_tools
@@ -67,27 +68,26 @@ async def run_turn(
 ) -> AsyncGenerator[AgentEvent, None]:
     """Yield the events of a turn, from its first or from where a stored run stopped.
 
-    prompt: the user's message of a new run. answers: what a stored run was answered (ApprovalResolved,
-    LimitExtended); it is noted first. live: filled as the turn goes, for whoever needs the run when the turn raises.
+    prompt: the user's message of a new run. answers: of a stored one (ApprovalResolved, LimitExtended); noted first,
+    where they answer something. live: filled as the turn goes, for whoever needs the run when the turn raises.
     """
     live = live or LiveTurn(run, spec)
     if run.phase == "ended":
         return
-    is_new = run.phase == "new"
+    is_resumed = run.phase != "new" and not spec.path
     first = _first(run, spec, prompt)
-    if not (is_new or spec.root_id):
+    run = live.run = evolve(run, first)
+    if is_resumed:
         spec.pool.rebuild(run)
     live.seconds(run, rt.monotonic())
-    run = live.run = evolve(run, first)
     try:
         await rt.checkpoint(run, first)
         yield first
-        for answer in answers:
+        for answer in settled(run, answers, rt.now()) if is_resumed else ():
             run = live.run = evolve(run, answer)
+            spec.pool.extend(run)
             await rt.checkpoint(run, answer)
             yield answer
-        if not (is_new or spec.root_id):
-            spec.pool.extend(run)
         live.offer(await spec.context.gather(live.turn(run), call=rt.call))
         policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
@@ -114,6 +114,7 @@ async def run_turn(
     finally:
         if live.interrupted is not None:
             live.run = evolve(run, live.interrupted)
+            spec.pool.note(live.interrupted)
             await rt.checkpoint(live.run, live.interrupted)
         live.ended()
 
@@ -162,7 +163,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case Finish():
             return _finish(action, run, live, rt)
         case Pause():
-            return _end(action, run)
+            return _end(action, run, live)
         case _:
             assert_never(action)
 
@@ -253,15 +254,16 @@ async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> Asyn
     async with aclosing(live.spec.context.commit(live.turn(run), call=rt.call)) as events:
         async for event in events:
             yield event
-    yield _finished(action, run)
+    yield _finished(action, run, live)
 
 
-async def _end(action: Pause, run: Run) -> AsyncGenerator[AgentEvent, None]:
-    yield _finished(action, run)
+async def _end(action: Pause, run: Run, live: LiveTurn) -> AsyncGenerator[AgentEvent, None]:
+    yield _finished(action, run, live)
 
 
-def _finished(action: Finish | Pause, run: Run) -> TurnFinished:
-    return TurnFinished(text=run.text, output=run.output, diagnostics=run.diagnostics(action.cause))
+def _finished(action: Finish | Pause, run: Run, live: LiveTurn) -> TurnFinished:
+    diagnostics = run.diagnostics(action.cause, path=live.spec.path, run_id=live.root_id)
+    return TurnFinished(text=run.text, output=run.output, diagnostics=diagnostics)
 
 
 async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:

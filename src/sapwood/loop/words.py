@@ -1,10 +1,14 @@
-"""What the loop itself says to a model: that this is the last round, that its calls repeat themselves, what is left.
+"""What the loop itself says to a model: that this is the last round, that its calls repeat themselves, what is left,
+why a call was not run.
 
 Law: such a word stands after the transcript, so it never moves what the provider has cached.
 """
 
+from collections.abc import Sequence
+
 from sapwood.core.decide import CallModel
 from sapwood.core.limits import Tally, UsageLimits
+from sapwood.core.messages import ToolCall
 from sapwood.core.tools import FINAL_RESULT
 
 _WHY = {
@@ -63,6 +67,32 @@ def budget_note(*budgets: tuple[UsageLimits | None, Tally]) -> str:
     if not left:
         return ""
     return f"[system] Left for this task: {', '.join(_amount(name, rest) for name, rest in left.items())}."
+
+
+def problem_with(call: ToolCall) -> str:
+    """Return what is said of arguments that are no JSON object; empty where they are one.
+
+    >>> problem_with(ToolCall("add", problem="malformed"))
+    'The arguments for add were malformed JSON; the tool was not run.'
+    """
+    match call.problem:
+        case None:
+            return ""
+        case "incomplete":
+            return f"The arguments for {call.name} were incomplete (the reply was cut off); the tool was not run."
+        case "malformed":
+            return f"The arguments for {call.name} were malformed JSON; the tool was not run."
+        case "not_an_object":
+            return f"The arguments for {call.name} must be a JSON object; the tool was not run."
+
+
+def unknown_tool(name: str, known: Sequence[str]) -> str:
+    """Return what is said of a call of a tool that does not exist.
+
+    >>> unknown_tool("ad", ["add"])
+    'Unknown tool: ad. Available tools: add.'
+    """
+    return f"Unknown tool: {name}. Available tools: {', '.join(known[:40]) or 'none'}."
 
 
 def _amount(name: str, rest: float) -> str:

@@ -1,13 +1,15 @@
 """The order of events, as assertions that any test of an agent can make."""
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from sapwood.core.events import (
     AgentEvent,
+    ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
     LimitExtended,
+    MessageAdded,
     RoundFinished,
     RoundRestarted,
     RoundStarted,
@@ -26,6 +28,8 @@ from sapwood.core.model import ModelRequest
 from sapwood.core.run import Run
 from sapwood.testing.prefix import prefix_shares
 
+_ANSWERS = (ApprovalResolved, LimitExtended)
+
 
 def fold(events: Iterable[AgentEvent], run: Run | None = None) -> Run:
     """Return the run that these events make of a new one, or of the given one.
@@ -42,28 +46,41 @@ def fold(events: Iterable[AgentEvent], run: Run | None = None) -> Run:
 def assert_ordered(events: Sequence[AgentEvent], *, ended: bool = True) -> None:
     """Fail unless one segment of a turn keeps the promised order.
 
-    One TurnStarted (or TurnResumed) first and one TurnFinished last; rounds do not overlap and everything of
-    a round lies in it; each ToolStarted has one ToolFinished with its key before its RoundFinished; calls start
-    in the order of their keys; a limit is told of between rounds; the events of a subagent lie between the start and
-    the end of its call, and keep the same order among themselves. A turn that pauses may do so inside a round.
+    One TurnStarted (or TurnResumed, and after it the answers) first and one TurnFinished last; rounds do not overlap
+    and everything of a round lies in it; each ToolStarted has one ToolFinished with its key before its RoundFinished;
+    calls start in the order of their keys; a call that waits for a person runs once there was a yes; a limit is told
+    of between rounds, and the round that it grants is the last; the events of a subagent lie between the start and
+    the end of its call, and keep the same order among themselves. A turn that pauses may do so inside a round, for
+    something that waits.
 
     ended: the turn came to its end; False for one that raised or was closed.
     """
     own = [event for event in events if not event.path]
     _check(bool(own), "there are no events")
+    resumed = isinstance(own[0], TurnResumed)
     _check(isinstance(own[0], TurnStarted | TurnResumed), f"the first event is {own[0].type}")
+    _check(events[0] is own[0], f"the first event is {events[0].type} of a subagent")
     for event in own[1:]:
         _check(not isinstance(event, TurnStarted | TurnResumed), f"{event.type} is not the first event")
     if ended:
         _check(isinstance(own[-1], TurnFinished), f"the last event is {own[-1].type}")
         _check(sum(isinstance(event, TurnFinished) for event in own) == 1, "TurnFinished comes more than once")
-    state = _Rounds(resumed=isinstance(own[0], TurnResumed))
-    for event in own:
-        state.take(event)
+        _check(events[-1] is own[-1], f"the last event is {events[-1].type} of a subagent")
+    answers = list(takewhile(lambda event: isinstance(event, _ANSWERS), events[1:])) if resumed else []
+    state = _Rounds(resumed=resumed)
+    for answer in answers:
+        if not answer.path:
+            state.answer(answer)
+    rest = [own[0], *events[1 + len(answers) :]]
+    for event in rest[1:]:
+        if not event.path:
+            state.take(event)
     paused = isinstance(own[-1], TurnFinished) and own[-1].stopped_by in ("approval", "limit_ask")
     if ended and not paused:
         _check(state.open is None, f"round {state.open} is still open at the end")
-    _check_children(events, resumed=isinstance(own[0], TurnResumed), paused=paused or not ended)
+    if isinstance(own[-1], TurnFinished) and own[-1].stopped_by == "approval":
+        _check(bool(own[-1].diagnostics.waiting), "the turn pauses, and nothing waits")
+    _check_children(rest, resumed=resumed, paused=paused or not ended)
 
 
 def assert_prefix_kept(
@@ -91,24 +108,30 @@ def _check_children(events: Sequence[AgentEvent], *, resumed: bool, paused: bool
     """Fail unless the events of each subagent lie inside its call, and are in order."""
     below: dict[str, list[AgentEvent]] = {}
     open_calls: set[str] = set()
+    finished: dict[str, ToolFinished] = {}
     for event in events:
         if event.path:
             id = event.path[0]
-            if resumed and id not in below and isinstance(event, ApprovalResolved | LimitExtended):
-                continue  # what a paused subagent was answered comes before it goes on
-            _check(id in open_calls or (resumed and id not in below), f"{event.type} of {id} lies outside its call")
+            is_open = id in open_calls or (resumed and id not in below and id not in finished)
+            _check(is_open, f"{event.type} of {id} lies outside its call")
             open_calls.add(id)
             below.setdefault(id, []).append(event.replace(path=event.path[1:]))
         elif isinstance(event, ToolStarted):
             open_calls.add(event.tool_call_id)
         elif isinstance(event, ToolFinished):
             open_calls.discard(event.tool_call_id)
+            finished[event.tool_call_id] = event
     for id, inner in below.items():
         first = next((event for event in inner if not event.path), None)
         _check(isinstance(first, TurnStarted | TurnResumed), f"the subagent of {id} does not begin with its turn")
         last = next(event for event in reversed(inner) if not event.path)
         _check(paused or id not in open_calls, f"the call {id} of a subagent is never answered")
-        assert_ordered(inner, ended=isinstance(last, TurnFinished))
+        has_ended = isinstance(last, TurnFinished)
+        if id in finished:
+            waits = isinstance(last, TurnFinished) and last.stopped_by in ("approval", "limit_ask")
+            _check(not waits, f"the call {id} is answered while its subagent waits")
+            _check(has_ended or finished[id].is_error, f"the subagent of {id} never ended, and its call is no error")
+        assert_ordered(inner, ended=has_ended)
 
 
 class _Rounds:
@@ -118,14 +141,24 @@ class _Rounds:
         self.resumed = resumed
         self.open: int | None = None
         self.last = -1
+        self.is_last = False
         self.started: dict[str, str] = {}
         self.finished: set[str] = set()
+        self.running: set[str] = set()
+        self.waiting: dict[str, str] = {}  # key -> why the call may not run
+
+    def answer(self, event: AgentEvent) -> None:
+        """Take an answer that a resumed turn began with; what it waits for is known to the stored run alone."""
+        if isinstance(event, ApprovalResolved) and not event.approved:
+            self.waiting[event.key] = "was denied"
 
     def take(self, event: AgentEvent) -> None:
         match event:
-            case RoundStarted(round=number):
+            case RoundStarted(round=number, wrap_up=wrap_up):
                 _check(self.open is None, f"round {number} starts inside round {self.open}")
                 _check(self.last < 0 or number == self.last + 1, f"round {number} follows round {self.last}")
+                _check(not self.is_last, f"round {number} follows one that was to be the last")
+                self.is_last = wrap_up is not None
                 self.open = number
             case RoundFinished(round=number):
                 self._close(number)
@@ -137,6 +170,25 @@ class _Rounds:
             case ToolRunning(key=key):
                 self._inside(event)
                 _check(self.resumed or key in self.started, f"call {key} runs before it starts")
+                _check(key not in self.finished, f"call {key} runs after it finished")
+                _check(key not in self.running, f"call {key} runs twice")
+                _check(key not in self.waiting, f"call {key} runs, though it {self.waiting.get(key)}")
+                self.running.add(key)
+            case ApprovalRequested(key=key):
+                self._inside(event)
+                _check(self.resumed or key in self.started, f"call {key} is asked about before it starts")
+                _check(key not in self.running | self.finished, f"call {key} is asked about when it runs or has run")
+                _check(key not in self.waiting, f"call {key} is asked about twice")
+                self.waiting[key] = "waits for an answer"
+            case ApprovalResolved(key=key, approved=approved):
+                self._inside(event)
+                _check(self.resumed or key in self.started, f"call {key} is answered before it starts")
+                _check(key not in self.running | self.finished, f"call {key} is answered when it runs or has run")
+                self.waiting.pop(key, None)
+                if not approved:
+                    self.waiting[key] = "was denied"
+            case LimitExtended():
+                _check(False, "a limit is raised in mid-turn, and not as an answer")
             case ToolFinished(key=key, tool_call_id=public_id):
                 self._inside(event)
                 _check(self.resumed or key in self.started, f"call {key} finishes before it starts")
@@ -149,6 +201,9 @@ class _Rounds:
                 self._inside(event)
                 if room:  # it starts once more, after a compaction
                     self.open = None
+                    self.is_last = False
+            case MessageAdded(message=message) if message.role == "assistant":
+                self._inside(event)
             case UsageLimitReached():
                 _check(self.open is None, f"{event.type} lies inside a round")
             case CompactionFinished():
