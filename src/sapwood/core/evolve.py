@@ -39,7 +39,7 @@ from sapwood.core.events import (
 from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message, Recalled, Text, ToolResult
 from sapwood.core.run import Child, OpenCall, Phase, Run, most_repeated
-from sapwood.core.tools import FINAL_RESULT
+from sapwood.core.tools import FINAL_RESULT, effective
 from sapwood.core.usage import Usage
 
 
@@ -146,7 +146,7 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
     opened: list[OpenCall] = []
     for call in message.tool_calls:
         public_id = call.id if call.id and call.id not in ids else call.key
-        is_output = event.takes_output and call.name == FINAL_RESULT
+        is_output = event.takes_output and effective(call).name == FINAL_RESULT
         opened.append(OpenCall(call, public_id, refused=event.refuse_calls and not is_output))
         ids.append(call.id)
     calls = tuple(opened)
@@ -297,12 +297,14 @@ def _accounted(run: Run, event: ToolFinished) -> Run:
     refused = any(item.refused for item in run.calls if item.call.key == event.key)
     if event.limit is not None:
         run = run.replace(refused_by=(*run.refused_by, event.limit))
-    elif not (refused or event.name == FINAL_RESULT):
+    elif not (refused or event.output is not None or event.output_error is not None):
         run = run.replace(tally=run.tally.with_call(event.name))
     if event.output is not None:
         run = run.replace(output=event.output, output_error=None)
     elif event.output_error is not None and run.output is None:
-        run = run.replace(output_error=event.output_error, output_failures=run.output_failures + 1)
+        # A reply is one try, however many outputs it brings.
+        failures = run.output_failures + (not run.output_read)
+        run = run.replace(output_error=event.output_error, output_failures=failures, output_read=True)
     child = run.children.get(event.tool_call_id)
     if child is None:
         return run

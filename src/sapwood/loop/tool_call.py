@@ -14,7 +14,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from sapwood.context.offered import OfferedTool
 from sapwood.context.source import Loaded
 from sapwood.core import fault
 from sapwood.core.decide import RunTools
@@ -47,7 +46,7 @@ from sapwood.loop.gate import (
     tell_hooks,
     version_of,
 )
-from sapwood.loop.spec import LiveTurn
+from sapwood.loop.spec import LiveTurn, OutputReader
 
 _log = logging.getLogger(__name__)
 REFUSED = "Not run: this was the final round and tools were not available."
@@ -99,11 +98,20 @@ def _finished(item: OpenCall, call: ToolCall, text: str, *, is_error: bool = Fal
 class _Outcome:
     """What the function, the subagent or a refusal came to, before hooks and the cap have seen it."""
 
-    def __init__(self, text: str, *, is_error: bool, rendered: RenderedResult | None = None, cuts: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        is_error: bool,
+        rendered: RenderedResult | None = None,
+        cuts: bool = True,
+        output: str | None = None,
+    ) -> None:
         self.text = text
         self.is_error = is_error
         self.rendered = rendered
         self.cuts = cuts
+        self.output = output
 
 
 class _Call:
@@ -115,6 +123,7 @@ class _Call:
         self.run = run
         self.live = live
         self.rt = rt
+        self._reader = live.spec.output if live.spec.is_output(self.call.name) else None
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         if self.item.state == "asked":
@@ -129,18 +138,22 @@ class _Call:
             text = f"Not run: {breach} is reached."
             return _one(_finished(self.item, call, text, is_error=True, limit=breach))
         if problem := self._problem():
-            return _one(_finished(self.item, call, problem, is_error=True))
+            return _one(self._refused(problem))
         tool = live.offered.find(call.name)
         if tool is None:
             return _one(_finished(self.item, call, self._unknown(), is_error=True))
-        if call.name == FINAL_RESULT and live.spec.output is not None:
-            return self._output(tool)
+        if self._reader is not None and (live.run.output is not None or live.has_output):
+            return _one(self._refused(RECORDED_BEFORE))
         if tool.meta:
             return self._meta()
         if tool.hidden and call.name not in live.loaded(live.run):
             text = f"{call.name} is not loaded. Call {SEARCH_TOOLS} first to find it, then call it."
             return _one(_finished(self.item, call, text, is_error=True))
         return self._run(tool.bound)
+
+    def _refused(self, text: str) -> ToolFinished:
+        error = text if self._reader is not None else None
+        return _finished(self.item, self.call, text, is_error=True, output_error=error)
 
     def _problem(self) -> str:
         name = self.call.name
@@ -179,29 +192,6 @@ class _Call:
             self.item, self.call, rendered.text, value=rendered.value, is_error=answer.is_error, loaded=answer.tools
         )
 
-    async def _output(self, tool: OfferedTool) -> AsyncGenerator[AgentEvent, None]:
-        """Take the structured output; the first one that is valid counts."""
-        live, item, call = self.live, self.item, self.call
-        reader = live.spec.output
-        if live.run.output is not None or live.has_output or reader is None:
-            yield _finished(item, call, RECORDED_BEFORE, is_error=True)
-            return
-        try:
-            checked, _ = await ask_hooks(
-                live.spec.gate.pre, call.name, item.call.key, check(None, call.arguments), None, self.rt
-            )
-            read = partial(reader.read, checked.raw, expose_errors=live.spec.expose_errors)
-            instance, text = await self.rt.call(f"output/{item.call.key}", read)
-        except Denied as denied:
-            reason = f"Denied: {denied}"
-        except ToolError as error:
-            reason = f"Invalid {FINAL_RESULT}: {error}"
-        else:
-            live.take_output(instance)
-            yield _finished(item, call, RECORDED, output=text)
-            return
-        yield _finished(item, call, reason, is_error=True, output_error=reason)
-
     async def _run(self, bound: BoundTool | None) -> AsyncGenerator[AgentEvent, None]:
         """Let the call through the gate, run it, and answer it."""
         item = self.item
@@ -235,9 +225,26 @@ class _Call:
             text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
             yield await self._end(_Outcome(text, is_error=True), None, bound)
             return
-        async with aclosing(self._performed(checked, bound)) as events:
+        flow = self._performed(checked, bound)
+        if self._reader is not None:
+            flow = self._recorded(self._reader, checked, bound)
+        async with aclosing(flow) as events:
             async for event in events:
                 yield event
+
+    async def _recorded(
+        self, reader: OutputReader, checked: Checked, bound: BoundTool | None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Record the structured output, where it is valid; the first one of a turn counts."""
+        read = partial(reader.read, checked.raw, expose_errors=self.live.spec.expose_errors)
+        try:
+            instance, text = await self.rt.call(f"output/{self.item.call.key}", read)
+        except ToolError as error:
+            outcome = _Outcome(f"Invalid {FINAL_RESULT}: {error}", is_error=True)
+        else:
+            self.live.take_output(instance)
+            outcome = _Outcome(RECORDED, is_error=False, output=text)
+        yield await self._end(outcome, checked, bound)
 
     async def _gate(self, checked: Checked, bound: BoundTool | None) -> AsyncGenerator[AgentEvent | Checked, None]:
         """Yield what hooks and people bring about, and last the arguments that may be used; none if it waits.
@@ -421,6 +428,8 @@ class _Call:
             value=rendered.value if rendered is not None else text,
             content=(rendered.parts or None) if rendered is not None else None,
             fingerprint=mark,
+            output=outcome.output,
+            output_error=outcome.text if outcome.is_error and self._reader is not None else None,
         )
         await self.rt.settle(finished)
         return finished
