@@ -46,9 +46,10 @@ def from_json(source: bytes | str, kind: type[D]) -> D:
     'Of smoke.'
     """
     try:
-        return _decoded(source, kind)
+        found: D = _decoded(source, kind)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not a {kind.__name__}: {error}") from error
+    return found
 
 
 def event_from_json(source: bytes | str) -> AgentEvent:

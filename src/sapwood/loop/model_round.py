@@ -136,7 +136,7 @@ def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> t
         loaded=live.loaded(run),
         max_tokens=spec.max_response_tokens,
         notice="\n".join([*words, note] if note else words) or None,
-        output_schema=spec.output.schema if spec.output is not None and action.output == "native" else None,
+        output_schema=spec.output_schema(action.output),
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
     return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections

@@ -122,6 +122,10 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 3
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
 
+    def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
+        """Return the schema that goes to the provider itself, where the output is asked for in this way."""
+        return self.output.schema if self.output is not None and mode == "native" else None
+
     def is_output(self, name: str) -> bool:
         """Tell whether a call of this tool hands over the output."""
         return name == FINAL_RESULT and self.output is not None and self.policy.output == "tool"
@@ -306,6 +310,7 @@ class LiveTurn:
             self.spec.meter,
             overhead=profile.tool_overhead_tokens,
             count_tools=self.spec.context.count_tools,
+            output_schema=self.spec.output_schema(self.spec.policy.output),
         )
 
     def past(self, run: Run) -> Transcript:
