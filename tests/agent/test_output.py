@@ -28,6 +28,7 @@ from support.outputs import (
     City,
     Kettle,
     Lamp,
+    Node,
     Point,
     Report,
     events_of,
@@ -46,11 +47,6 @@ T = TypeVar("T")
 
 class Page(BaseModel, Generic[T]):
     items: list[T]
-
-
-class Node(BaseModel):
-    name: str
-    below: "list[Node]" = []
 
 
 TYPES: list[tuple[Any, Any, Any]] = [

@@ -37,6 +37,11 @@ class Kettle(BaseModel):
     litres: float
 
 
+class Node(BaseModel):
+    name: str
+    below: "list[Node]" = []
+
+
 @dataclass
 class Point:
     x: int

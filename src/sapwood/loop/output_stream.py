@@ -56,7 +56,9 @@ class OutputStream:
     def _fed(self, piece: str) -> OutputDelta | None:
         if self._growing is None and self._reader is not None:
             self._growing = self._reader.growing()
-        return None if self._growing is None else self._news(self._growing.feed(piece))
+        value = None if self._growing is None else self._growing.feed(piece)
+        # The beginning of an object says nothing; and a reply of which nothing was shown may still be asked for again.
+        return self._news(value) if value or self._shown is not None else None
 
     def _news(self, value: Json | None) -> OutputDelta | None:
         if value is None or value == self._shown:
