@@ -16,6 +16,7 @@ from sapwood.core.model import ModelProfile
 from sapwood.core.tools import FINAL_RESULT, ToolSchema
 from sapwood.core.transcript import Transcript, repair
 from sapwood.llm.fallback import FallbackProvider
+from sapwood.llm.profiles import profile_of
 from sapwood.sources.lazy_tools import lazy_tool_source
 from sapwood.sources.toolset import ToolsetSource
 from sapwood.testing import call, calls, fold, says, scripted
@@ -140,6 +141,33 @@ def test_native_falls_back_to_the_tool(given: Any, profile: ModelProfile | None)
     assert agent.run("go") is not None
     (request,) = requests_of(agent)
     assert (request.output_schema, [tool.name for tool in request.tools]) == (None, [FINAL_RESULT])
+
+
+@pytest.mark.parametrize("has_tools", [True, False])
+def test_a_server_whose_schema_shuts_out_tools_is_asked_by_the_tool_where_there_are_some(has_tools: bool) -> None:
+    profile = NATIVE.replace(schema_beside_tools=False)
+    agent = owing(Report, hands(DISK) if has_tools else writes(DISK), mode="native", profile=profile)
+    if has_tools:
+        agent = agent.with_tools([ToolSchema("look")])
+    assert agent.run("go").severity == 4
+    assert (requests_of(agent)[0].output_schema is None) is has_tools
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ollama/qwen3", False),
+        ("llamacpp/some", False),
+        ("groq/openai/gpt-oss-20b", False),
+        ("anthropic/claude-haiku-4-5", True),
+        ("openai/gpt-5", True),
+        ("gemini/gemini-3-flash-preview", True),
+    ],
+)
+def test_which_servers_take_a_schema_beside_tools(name: str, expected: bool) -> None:
+    provider, _, model = name.partition("/")
+    profile = profile_of(provider, model)
+    assert (profile.structured_output, profile.schema_beside_tools) == ("native", expected)
 
 
 def test_a_chain_is_asked_natively_only_where_all_of_it_takes_schemas() -> None:

@@ -169,11 +169,15 @@ def _smaller(first: N | None, second: N | None) -> N | None:
 
 def _output_mode(config: AgentConfig, provider: LLMProvider) -> OutputMode | None:
     """Return how the output is asked for: `native` only where every model of the chain takes such a schema."""
-    if config.output is None:
-        return None
-    takes = all(item.profile.structured_output == "native" for item in _chain(provider))
-    is_native = takes and config.output.type.strict_schema is not None
-    return "tool" if config.output.mode == "native" and not is_native else config.output.mode
+    if config.output is None or config.output.mode != "native":
+        return config.output.mode if config.output is not None else None
+    has_tools = bool(config.tools or config.subagents or config.sources)  # a source may bring some
+    takes = all(_takes_schema(item.profile, has_tools=has_tools) for item in _chain(provider))
+    return "native" if takes and config.output.type.strict_schema is not None else "tool"
+
+
+def _takes_schema(profile: ModelProfile, *, has_tools: bool) -> bool:
+    return profile.structured_output == "native" and (profile.schema_beside_tools or not has_tools)
 
 
 def _chain(provider: LLMProvider) -> tuple[LLMProvider, ...]:
