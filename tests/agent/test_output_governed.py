@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
 
 from sapwood import Agent, ConfigError, OutputMissingError, RunPausedError, ToolError
+from sapwood.agent.subagents import SubagentDefinition
 from sapwood.core.approval import ApprovalDecision, ApprovalRequest, HookResult
 from sapwood.core.events import MessageAdded, RoundStarted, ToolFinished, TurnFinished
 from sapwood.core.limits import UsageLimits
@@ -16,6 +17,7 @@ from sapwood.core.tools import FINAL_RESULT
 from sapwood.core.transcript import repair
 from sapwood.core.usage import Usage
 from sapwood.sources.toolset import ToolsetSource
+from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing import call, calls, says, scripted
 from support.outputs import (
     DISK,
@@ -107,6 +109,56 @@ def test_a_turn_that_waits_for_a_person_with_its_output_goes_on_from_there(runti
     assert json.loads(agent.last_output or "") == DISK
 
 
+@RUNTIMES
+def test_a_person_may_change_the_output_before_it_counts(runtime: str) -> None:
+    changed = ApprovalDecision(True, updated_input={"summary": "Disk nearly full", "severity": 2})
+    agent = owing(Report, hands(WRONG)).with_hooks(pre_tool_use=ask_about_the_output)
+    assert run_of(agent.with_approval(lambda request: changed), runtime).severity == 2
+
+
+def test_the_output_of_a_subagent_may_wait_for_a_person_in_another_process() -> None:
+    store = SqliteStore(":memory:")
+
+    def ask(name: str, arguments: dict[str, Any]) -> HookResult | None:
+        return HookResult(decision="ask") if "summary" in arguments else None
+
+    def agent_of(*replies: Any, child: Any = ()) -> Agent:
+        one = SubagentDefinition(name="assess", description="Assesses.", llm=scripted(*child), output_model=Report)
+        agent = Agent(llm=scripted(*replies)).with_subagents([one]).with_output_model(INTEGER_N)
+        return agent.with_hooks(pre_tool_use=ask).with_approval(defer=True).with_run_store(store)
+
+    task = calls(call("task", {"agent_name": "assess", "task": "the disk"}))
+    first = agent_of(task, child=[hands(DISK)])
+    with pytest.raises(RunPausedError, match="final_result"):
+        first.run("go")
+    assert first.last_turn is not None
+    (request,) = first.last_turn.waiting
+
+    second = agent_of(hands({"n": 1}))
+    events = list(second.resume(request.run_id, {request.id: ApprovalDecision(True)}))
+    results = [event for event in finishes(events) if not event.path]
+    assert json.loads(results[0].result) == DISK
+    assert json.loads(second.last_output or "") == {"n": 1}
+
+
+def test_an_output_that_was_recorded_stays_with_a_run_that_another_prompt_closes() -> None:
+    store = SqliteStore(":memory:")
+    events = owing(Report, hands(DISK)).with_conversation(store, "c1").stream("go")
+    for event in events:
+        if isinstance(event, ToolFinished):
+            break
+    events.close()
+    again = owing(Report, hands({**DISK, "severity": 5})).with_conversation(store, "c1")
+    assert again.run("again").severity == 5
+    closed = next(run for run in store.runs.list() if run.stopped_by == "cancelled")
+    assert json.loads(store.runs.load(closed.run_id).output or "") == DISK
+
+
+def test_a_cap_on_results_leaves_the_output_whole() -> None:
+    model = scripted(hands({"value": "x" * 100_000}))
+    assert len(Agent(llm=model, tool_result_max_tokens=20).with_output_model(str).run("go")) == 100_000
+
+
 def test_run_names_a_limit_that_it_waits_at() -> None:
     limits = UsageLimits(requests_limit=1, on_limit="ask")
     agent = owing(Report, calls("look"), hands(DISK)).with_sources([ToolsetSource([bound("look", lambda: "x")])])
@@ -178,8 +230,6 @@ def test_the_output_counts_as_no_tool_call_for_a_limit() -> None:
 
 @RUNTIMES
 def test_a_subagent_answers_with_its_output(runtime: str) -> None:
-    from sapwood.agent.subagents import SubagentDefinition
-
     child = scripted(says("hm"), hands(DISK, piece_size=4))
     one = SubagentDefinition(name="assess", description="Assesses.", llm=child, output_model=Report)
     model = scripted(calls(call("task", {"agent_name": "assess", "task": "the disk"})), says("done"))
@@ -304,8 +354,6 @@ def test_two_turns_at_once_return_their_own_outputs() -> None:
 @MODES
 @pytest.mark.parametrize("kept", ["conversation", "messages"])
 def test_the_next_turn_goes_on_with_a_valid_history(mode: Any, kept: str) -> None:
-    from sapwood.stores.sqlite import SqliteStore
-
     say = hands if mode == "tool" else writes
     agent = owing(Report, say(WRONG), say(DISK), say(DISK), mode=mode, profile=NATIVE)
     if kept == "conversation":
@@ -319,8 +367,6 @@ def test_the_next_turn_goes_on_with_a_valid_history(mode: Any, kept: str) -> Non
 
 
 def test_an_output_that_a_crash_left_behind_is_reached_by_the_resumed_turn() -> None:
-    from sapwood.stores.sqlite import SqliteStore
-
     store = SqliteStore(":memory:")
     agent = owing(Report, hands(DISK)).with_run_store(store)
     events = agent.stream("go")
@@ -354,8 +400,6 @@ def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], told: str)
 
 
 def test_a_turn_whose_agent_lost_its_output_model_says_so() -> None:
-    from sapwood.stores.sqlite import SqliteStore
-
     store = SqliteStore(":memory:")
     events = owing(Report, writes(DISK), mode="prompted").with_run_store(store).stream("go")
     for event in events:

@@ -67,9 +67,10 @@ def value_of(live: LiveTurn, output: Output) -> Any:
     if live.has_output:
         return live.output
     attempts = run.output_failures
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     reason = run.output_error or "the model never handed it in"
     raise OutputMissingError(
-        f"the turn ended ({run.stopped_by}) without a valid {output.type.name} after {attempts} attempts: {reason}",
+        f"the turn ended ({run.stopped_by}) without a valid {output.type.name} after {tries}: {reason}",
         output=output.type.name,
         attempts=attempts,
         last_error=run.output_error,

@@ -75,6 +75,7 @@ def evolve(run: Run, event: AgentEvent) -> Run:
         case TurnFinished(output=output, diagnostics=diagnostics):
             cause = diagnostics.stopped_by
             phase: Phase = "paused" if cause in ("approval", "limit_ask") else "ended"
+            output = output if output is not None else run.output  # of a turn that something else ended
             return run.replace(phase=phase, stopped_by=cause, output=output, asks=cause == "limit_ask")
         case UsageLimitReached():
             breach = LimitBreach(event.kind, event.used, event.limit, event.scope, event.tool)

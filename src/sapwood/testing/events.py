@@ -8,6 +8,7 @@ from sapwood.core.events import (
     ApprovalResolved,
     CompactionFinished,
     LimitExtended,
+    OutputDelta,
     RoundFinished,
     RoundRestarted,
     RoundStarted,
@@ -143,7 +144,7 @@ class _Rounds:
                 _check(self.started.get(key, public_id) == public_id, f"call {key} changes its id")
                 _check(key not in self.finished, f"call {key} finishes twice")
                 self.finished.add(key)
-            case TextDelta() | ThinkingDelta():
+            case TextDelta() | ThinkingDelta() | OutputDelta():
                 self._inside(event)
             case RoundRestarted(room=room):
                 self._inside(event)
