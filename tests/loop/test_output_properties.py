@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from sapwood.agent.config import AgentConfig
 from sapwood.agent.output import output_of
 from sapwood.context.meter import Calibration
 from sapwood.core.codec import dump_run, event_from_json, load_run, to_json
+from sapwood.core.decide import Policy
 from sapwood.core.errors import ServerError
 from sapwood.core.events import OutputDelta, TextDelta
 from sapwood.core.messages import Message
@@ -25,9 +27,8 @@ from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.sources.toolset import ToolsetSource
 from sapwood.testing import assert_prefix_kept, call, calls, fails, says, scripted
 from support.outputs import DISK, NATIVE, WRONG, Report, hands, writes
-from support.turns import bound, folded, turn
+from support.turns import bound, folded, spec, turn
 
-RIGHT, BAD, BROKEN = "right", "bad", "broken"
 _kinds = st.sampled_from(
     ["right", "bad", "broken", "two", "beside", "look", "prose", "json", "bad json", "nothing", "cut", "refused"]
 )
@@ -154,8 +155,6 @@ def test_a_provider_that_dies_in_any_round_leaves_a_turn_that_can_go_on(
         number = sum(message.role == "assistant" for message in request.transcript)
         return reply(script[number]) if number < len(script) else hands(DISK)
 
-    import msgspec
-
     setup = msgspec.structs.replace(given_spec(script, mode, 2), provider=scripted(*[answer] * 60, profile=NATIVE))
     live = LiveTurn(start_run("run-1"), setup)
     try:
@@ -166,3 +165,9 @@ def test_a_provider_that_dies_in_any_round_leaves_a_turn_that_can_go_on(
         assert again.phase == "ended"
         assert repair(again.messages) == again.messages
         assert again.stopped_by in ("stop", "output_missing", "max_rounds", "max_tokens", "refusal", "stuck")
+
+
+def test_a_policy_that_owes_an_output_which_nothing_can_read_ends_the_turn() -> None:
+    setup = spec(scripted(says("{}")), policy=Policy(output="prompted", max_output_retries=0))
+    run = folded(turn(setup))
+    assert (run.stopped_by, run.output_error) == ("output_missing", "there is nothing that reads an output")

@@ -268,8 +268,8 @@ def _finished(action: Finish | Pause, run: Run) -> TurnFinished:
 async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
     """Read the reply's text as the output that is owed."""
     reader = live.spec.output
-    if reader is None:  # it was owed when the turn began, and the agent was changed since
-        yield OutputChecked(error="this agent has no output model")
+    if reader is None:  # the policy of a spec made by hand owes what nothing can read
+        yield OutputChecked(error="there is nothing that reads an output")
         return
     if action.is_cut and _NUMBER.fullmatch(action.text.strip()):
         yield OutputChecked(error="the reply was cut off, so the number may have been longer")
