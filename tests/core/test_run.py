@@ -149,7 +149,9 @@ FOLDED: list[tuple[str, Run, AgentEvent, Run]] = [
     ("output recorded", REPLIED.replace(output_error="a"), OUTPUT, REPLIED.replace(
         calls=(ASKED[0], TWO_DONE.replace(result=ToolResult("r0c1", "b", (Text("two"),)))), output="{}")),
     ("output refused", REPLIED, NO_OUTPUT, REPLIED.replace(
-        calls=(ASKED[0], TWO_DONE), output_failures=1, output_error="no")),
+        calls=(ASKED[0], TWO_DONE), output_failures=1, output_error="no", output_read=True)),
+    ("another output of the reply refused", REPLIED.replace(output_failures=1, output_read=True), NO_OUTPUT,
+        REPLIED.replace(calls=(ASKED[0], TWO_DONE), output_failures=1, output_error="no", output_read=True)),
     ("output refused after it was recorded", REPLIED.replace(output="{}"), NO_OUTPUT, REPLIED.replace(
         calls=(ASKED[0], TWO_DONE), output="{}")),
     ("output read", IDLE.replace(output_error="a"), OutputChecked(output="{}"),

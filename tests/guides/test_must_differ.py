@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
 
 from sapwood import (
     Agent,
@@ -372,3 +372,91 @@ def test_b46_names_are_made_valid_for_the_wire(name: str) -> None:
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire_name(name))
     events = turn(spec(scripted(calls(wire_name(name)), says("ok")), [bound(name, lambda: "ran")]))
     assert [(finish.name, finish.result) for finish in finishes(events)] == [(name, "ran")]
+
+
+class _Kept(BaseModel):
+    token: SecretStr
+    user: str = Field(alias="User")
+    hidden: int = Field(default=0, exclude=True)
+
+
+class _Doubled(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def double(cls, n: int) -> int:
+        return n * 2
+
+
+class _Computed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    n: int
+
+    @computed_field
+    def square(self) -> int:
+        return self.n**2
+
+
+class _Endless(BaseModel):
+    share: float
+
+
+_B6: list[tuple[type[BaseModel], dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (
+        _Kept,
+        {"token": "s3cret", "User": "ada", "hidden": 7},
+        {"user": "ada", "hidden": 7},
+        {"token": "*" * 10, "User": "ada"},
+    ),
+    (_Doubled, {"n": 3}, {"n": 6}, {"n": 6}),
+    (_Computed, {"n": 3}, {"n": 3, "square": 9}, {"n": 3, "square": 9}),
+    (_Endless, {"share": "Infinity"}, {"share": float("inf")}, {"share": None}),
+]
+
+
+@RUNTIMES
+@pytest.mark.parametrize(("kind", "said", "fields", "shown"), _B6)
+def test_b6_the_output_is_the_instance_that_was_validated_and_dumped_once_for_display(
+    runtime: str, kind: Any, said: dict[str, Any], fields: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    # Six examples: a secret, an alias and an excluded field; a validator that doubles; a computed field; infinity.
+    agent = Agent(llm=scripted(calls(call("final_result", said)))).with_output_model(kind)
+    found = agent.run("go") if runtime == "blocking" else asyncio.run(agent.arun("go"))
+    assert type(found) is kind
+    assert {name: getattr(found, name) for name in fields} == fields
+    if kind is _Kept:
+        assert found.token.get_secret_value() == "s3cret"
+    assert msgspec.json.decode(agent.last_output or "") == shown
+
+
+def test_b17_two_turns_on_one_agent_return_their_own_outputs() -> None:
+    store = create_memory_store()
+
+    async def main() -> list[Any]:
+        def answer(request: ModelRequest) -> Any:
+            return calls(call("final_result", {"value": request.transcript[0].text}))
+
+        agent = Agent(llm=scripted(*[answer] * 10)).with_sources(
+            [memory_source(store, remember=lambda turn: [turn.text])]
+        )
+        agent = agent.with_output_model(str)
+        return await asyncio.gather(*(agent.arun(name) for name in "ABCDEFGHIJ"))
+
+    assert asyncio.run(main()) == list("ABCDEFGHIJ")
+
+
+@RUNTIMES
+def test_b45_a_prompted_retry_keeps_the_task_and_the_schema_is_there_for_every_call(runtime: str) -> None:
+    model = scripted(says("It is three."), says('{"n": 3}'))
+    agent = Agent(llm=model).with_output_model(
+        {"type": "object", "properties": {"n": {"type": "integer"}}}, mode="prompted"
+    )
+    text = "".join(event.text for event in run(agent, runtime, "How many?") if event.type == "text_delta")
+    assert text == 'It is three.{"n": 3}'
+    first, second = model.requests
+    assert "<output_schema>" in first.system[0]
+    assert second.system == first.system
+    said = [message.text for message in second.transcript]
+    assert said[:2] == ["How many?", "It is three."]
+    assert agent.last_output == '{"n":3}'

@@ -53,7 +53,7 @@ def assemble(
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
     require_prices(config.usage_limits, provider)
-    output_mode, is_forced = _output_mode(config, profile), can_force(provider)
+    output_mode, is_forced = _output_mode(config, provider), can_force(provider)
     sources = list(_sources(config))
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
@@ -163,8 +163,7 @@ def require_prices(limits: UsageLimits | None, provider: LLMProvider) -> None:
 
 def unpriced(provider: LLMProvider) -> tuple[str, ...]:
     """Return the models of a provider, or of a chain of them, whose price is not known."""
-    chain = provider.providers if isinstance(provider, FallbackProvider) else (provider,)
-    origins = (item.profile.origin for item in chain)
+    origins = (item.profile.origin for item in _chain(provider))
     return tuple(origin for origin in origins if cost_of(Usage(1, 1), *_halves(origin)) is None)
 
 
@@ -179,12 +178,21 @@ def _smaller(first: N | None, second: N | None) -> N | None:
     return min(first, second)
 
 
-def _output_mode(config: AgentConfig, profile: ModelProfile) -> OutputMode | None:
-    """Return how the output is asked for; `native` is what it says only where the model takes such a schema."""
-    if config.output is None:
-        return None
-    takes = profile.structured_output == "native" and config.output.type.strict_schema is not None
-    return "tool" if config.output.mode == "native" and not takes else config.output.mode
+def _output_mode(config: AgentConfig, provider: LLMProvider) -> OutputMode | None:
+    """Return how the output is asked for: `native` only where every model of the chain takes such a schema."""
+    if config.output is None or config.output.mode != "native":
+        return config.output.mode if config.output is not None else None
+    has_tools = bool(config.tools or config.subagents or config.sources)  # a source may bring some
+    takes = all(_takes_schema(item.profile, has_tools=has_tools) for item in _chain(provider))
+    return "native" if takes and config.output.type.strict_schema is not None else "tool"
+
+
+def _takes_schema(profile: ModelProfile, *, has_tools: bool) -> bool:
+    return profile.structured_output == "native" and (profile.schema_beside_tools or not has_tools)
+
+
+def _chain(provider: LLMProvider) -> tuple[LLMProvider, ...]:
+    return provider.providers if isinstance(provider, FallbackProvider) else (provider,)
 
 
 def agent_tools(config: AgentConfig) -> dict[str, Subagent]:
@@ -214,7 +222,7 @@ def _reserve(config: AgentConfig, window: int, provider: LLMProvider) -> int:
 
     A budget's own reserve counts before the agent's; in a window that is too small for it, half is kept.
     """
-    first = provider.providers[0] if isinstance(provider, FallbackProvider) else provider
+    first = _chain(provider)[0]
     asked = config.max_response_tokens
     if asked == DEFAULT_RESPONSE_TOKENS:
         asked = getattr(first, "max_tokens", None) or asked

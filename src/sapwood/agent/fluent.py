@@ -132,7 +132,7 @@ class Configured:
 
         Raises ConfigError for what cannot be an output, ToolNameCollision where a tool is called `final_result`.
         """
-        if isinstance(max_output_retries, bool) or max_output_retries < 0:
+        if type(max_output_retries) is not int or max_output_retries < 0:
             raise ConfigError(f"max_output_retries must be 0 or more, not {max_output_retries!r}")
         output = output_of(model, mode)
         _require_distinct(self._config.tools, self._config.subagents, output)
@@ -290,7 +290,7 @@ def _require_distinct(
     tools: Iterable[ToolSchema | BoundTool], subagents: Sequence[Subagent], output: Output | None
 ) -> None:
     """Raise ToolNameCollision where two names become one for the model."""
-    own = (FINAL_RESULT,) if output is not None and output.mode != "prompted" else ()
+    own = (FINAL_RESULT,) if output is not None else ()
     names = name_map((*own, *(schema_of(item).name for item in tools)))
     if subagents and TASK in names:
         raise ToolNameCollision(

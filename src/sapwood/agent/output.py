@@ -64,13 +64,13 @@ def value_of(live: LiveTurn, output: Output) -> Any:
     if run.phase == "paused":
         waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting()) or "a limit"
         raise RunPausedError(f"run {run.run_id!r} waits for {waiting}; resume it, then look at last_output")
-    if run.output is not None:
-        # Of a turn that recorded it before a crash only the text is left.
-        return live.output if live.has_output else output.read_text(run.output, expose_errors=True)[0]
+    if live.has_output:
+        return live.output
     attempts = run.output_failures
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
     reason = run.output_error or "the model never handed it in"
     raise OutputMissingError(
-        f"the turn ended ({run.stopped_by}) without a valid {output.type.name} after {attempts} attempts: {reason}",
+        f"the turn ended ({run.stopped_by}) without a valid {output.type.name} after {tries}: {reason}",
         output=output.type.name,
         attempts=attempts,
         last_error=run.output_error,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sapwood.core.errors import ConfigError, ToolError
+from sapwood.core.events import TurnFinished
 from sapwood.core.limits import UsageLimits
 from sapwood.core.messages import Message
 from sapwood.core.model import LLMProvider
@@ -113,7 +114,8 @@ def agent_tool(agent: "Agent", name: str, description: str, timeout: float | Non
     from sapwood.core.agent_tool import AgentTool  # with pydantic, which not every agent needs
 
     def ask(task: str) -> str:
-        return "".join(agent.chat(task))
+        *_, ended = agent.stream(task)
+        return "" if not isinstance(ended, TurnFinished) else ended.text if ended.output is None else ended.output
 
     schema = {
         "type": "object",

@@ -5,6 +5,7 @@ change, then what was recalled for this turn, then the transcript, which only gr
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,11 +27,21 @@ class Fixed:
 
     __slots__ = ("_counts_tools", "_meter", "_raw_system", "_recalled", "_tools", "cache_key", "offered", "overhead")
 
-    def __init__(self, offered: Offered, meter: Meter, *, overhead: int = 0, count_tools: bool = True) -> None:
+    def __init__(
+        self,
+        offered: Offered,
+        meter: Meter,
+        *,
+        overhead: int = 0,
+        count_tools: bool = True,
+        output_schema: dict[str, Any] | None = None,
+    ) -> None:
         self.offered = offered
         self.overhead = overhead
         self._meter = meter
         self._raw_system = sum(meter.raw_text(text) for text in offered.system_texts)
+        if output_schema is not None:  # the provider writes it into the prompt
+            self._raw_system += meter.raw_text(json.dumps(output_schema))
         self.cache_key = _cache_key(offered)
         self._counts_tools = count_tools
         self._tools: dict[str, int] = {}

@@ -1,17 +1,23 @@
 """Core values to JSON and back, with a version.
 
-Law: names on the wire are stable once released; an older version is upgraded here and nowhere else.
+Laws: names on the wire are stable once released; an older version is upgraded here and nowhere else; what a newer one
+wrote is not lost: a field that is not known is left out, a part of a message that is not known stays as it is, inside
+an `Opaque`, and anything else that is not known is an error that names its place.
 """
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from sapwood.core.events import AgentEvent
+from sapwood.core.json_object import is_list, is_object
+from sapwood.core.messages import Opaque, Part
 from sapwood.core.run import Run
 from sapwood.core.struct import Data
 
 VERSION = 1
+UNKNOWN = "sapwood"
+"""Where an `Opaque` keeps a part of a kind that this version does not know."""
 D = TypeVar("D", bound=Data)
 _ENCODER = msgspec.json.Encoder()
 
@@ -32,20 +38,62 @@ def to_json(value: Data) -> bytes:
 
 
 def from_json(source: bytes | str, kind: type[D]) -> D:
-    """Return the value of this class that the JSON describes; raises ValueError where it does not."""
+    """Return the value of this class that the JSON describes; raises ValueError where it does not.
+
+    >>> from sapwood.core.messages import Message
+    >>> later = '{"type": "message", "role": "user", "content": [{"type": "smell", "text": "Of smoke."}]}'
+    >>> from_json(later, Message).content[0].text
+    'Of smoke.'
+    """
     try:
-        return msgspec.json.decode(source, type=kind)
+        found: D = _decoded(source, kind)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not a {kind.__name__}: {error}") from error
+    return found
 
 
 def event_from_json(source: bytes | str) -> AgentEvent:
     """Return the event that the JSON describes; raises ValueError where it does not."""
     try:
-        event: AgentEvent = msgspec.json.decode(source, type=AgentEvent)
+        event: AgentEvent = _decoded(source, AgentEvent)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not an event: {error}") from error
     return event
+
+
+def _decoded(source: bytes | str, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(source, type=kind)
+    except msgspec.ValidationError:
+        plain: Any = msgspec.json.decode(source)
+        if not _keep_unknown(plain):
+            raise
+        return msgspec.convert(plain, kind)
+
+
+def _keep_unknown(node: Any) -> bool:
+    """Put the parts of messages that are not known where they can stay; tell whether there were any."""
+    if is_list(node):
+        return sum(map(_keep_unknown, node)) > 0
+    if not is_object(node):
+        return False
+    found = False
+    content = node.get("content")
+    if node.get("type") == "message" and is_list(content):
+        for place, part in enumerate(content):
+            if is_object(part) and isinstance(part.get("type"), str) and part["type"] not in _PARTS:
+                content[place] = _placeholder(part)
+                found = True
+    return sum(map(_keep_unknown, node.values())) > 0 or found
+
+
+def _placeholder(part: dict[str, Any]) -> dict[str, Any]:
+    text = part.get("text")
+    shown = {"text": text} if isinstance(text, str) else {}
+    return {"type": Opaque.type, "kind": part["type"], "provider_data": {UNKNOWN: part}, **shown}
+
+
+_PARTS = frozenset(kind.type for kind in get_args(Part))
 
 
 def dump_run(run: Run) -> bytes:

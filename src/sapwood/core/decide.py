@@ -86,10 +86,11 @@ class CallModel(Data, frozen=True, tag="call_model"):
 
 
 class CheckOutput(Data, frozen=True, tag="check_output"):
-    """Read the reply's text as the output that is owed."""
+    """Read the reply's text as the output that is owed. is_cut: it may have gone on."""
 
     type: ClassVar[Literal["check_output"]] = "check_output"
     text: str = ""
+    is_cut: bool = False
 
 
 class Nudge(Data, frozen=True, tag="nudge"):
@@ -181,10 +182,9 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     # the output is there | Finish(stop, or why the last round was early)
     if policy.output is not None and run.output is not None:
         return Finish(run.wrapping or "stop")
-    # output is owed, and the reply is text that was not looked at | CheckOutput(text)
-    is_text = run.stop_reason not in (None, "pause_turn") and not run.had_calls
-    if policy.output is not None and is_text and not run.output_read:
-        return CheckOutput(run.texts[-1] if run.texts else "")
+    # output is owed, and the reply is text that was not looked at, and no refusal | CheckOutput(text)
+    if policy.output is not None and not run.output_read and (end := _end_of_text(run)) in ("stop", "max_tokens"):
+        return CheckOutput(run.texts[-1] if run.texts else "", is_cut=end == "max_tokens")
     # the last round, decided early, is over | Finish(why it was early)
     if run.wrapping is not None and run.wrapped:
         return Finish(run.wrapping)
@@ -192,8 +192,8 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     if run.stop_reason == "pause_turn" and not run.had_calls and run.round < policy.max_rounds:
         return _call(run, policy)
     # output is owed, and the last try failed | Finish(output_missing), or Nudge(output) after a text
-    if policy.output is not None and (end := _output_owed(run, policy)) is not None:
-        return end
+    if policy.output is not None and (owed := _output_owed(run, policy)) is not None:
+        return owed
     # a reply without calls | Finish(cause of its stop reason)
     if run.stop_reason is not None and not run.had_calls:
         return Finish(_CAUSES.get(run.stop_reason, "stop"))
@@ -284,10 +284,17 @@ def _stuck(run: Run, policy: Policy) -> Action | None:
     return Nudge("stuck", tool, count)
 
 
+def _end_of_text(run: Run) -> Cause | None:
+    """Return the cause that a reply without calls ends the turn with; None where there is none, or it goes on."""
+    if run.had_calls or run.stop_reason in (None, "pause_turn"):
+        return None
+    return _CAUSES.get(run.stop_reason, "stop")
+
+
 def _output_owed(run: Run, policy: Policy) -> Action | None:
     if run.output_failures > policy.max_output_retries:
         return Finish("output_missing")
-    if run.had_calls or run.stop_reason in (None, "pause_turn") or _CAUSES.get(run.stop_reason) is not None:
+    if _end_of_text(run) != "stop":
         return None
     if run.round >= policy.max_rounds:
         return Finish("output_missing")

@@ -40,7 +40,7 @@ from sapwood.core.events import (
 from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message, Recalled, Text, ToolCall, ToolResult
 from sapwood.core.run import Child, OpenCall, Phase, Run, most_repeated
-from sapwood.core.tools import FINAL_RESULT
+from sapwood.core.tools import FINAL_RESULT, effective
 from sapwood.core.usage import Usage
 
 _KEY = re.compile(r"r\d+c\d+\Z")
@@ -78,6 +78,7 @@ def evolve(run: Run, event: AgentEvent) -> Run:
         case TurnFinished(output=output, diagnostics=diagnostics):
             cause = diagnostics.stopped_by
             phase: Phase = "paused" if cause in ("approval", "limit_ask") else "ended"
+            output = output if output is not None else run.output  # of a turn that something else ended
             return run.replace(phase=phase, stopped_by=cause, output=output, asks=cause == "limit_ask")
         case UsageLimitReached():
             breach = LimitBreach(event.kind, event.used, event.limit, event.scope, event.tool)
@@ -149,7 +150,7 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
     opened: list[OpenCall] = []
     for call in message.tool_calls:
         public_id = call.id if _may_be_public(call, ids) else call.key
-        is_output = event.takes_output and call.name == FINAL_RESULT
+        is_output = event.takes_output and effective(call).name == FINAL_RESULT
         opened.append(OpenCall(call, public_id, refused=event.refuse_calls and not is_output))
         ids.append(call.id)
     calls = tuple(opened)
@@ -314,12 +315,14 @@ def _accounted(run: Run, event: ToolFinished) -> Run:
     refused = any(item.refused for item in run.calls if item.call.key == event.key)
     if event.limit is not None:
         run = run.replace(refused_by=(*run.refused_by, event.limit))
-    elif not (refused or event.name == FINAL_RESULT):
+    elif not (refused or event.output is not None or event.output_error is not None):
         run = run.replace(tally=run.tally.with_call(event.name))
     if event.output is not None:
         run = run.replace(output=event.output, output_error=None)
     elif event.output_error is not None and run.output is None:
-        run = run.replace(output_error=event.output_error, output_failures=run.output_failures + 1)
+        # A reply is one try, however many outputs it brings.
+        failures = run.output_failures + (not run.output_read)
+        run = run.replace(output_error=event.output_error, output_failures=failures, output_read=True)
     child = run.children.get(event.tool_call_id)
     if child is None:
         return run

@@ -54,6 +54,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     images, files: what the model reads. result_images: also in tool results.
     tool_overhead_tokens: fixed tokens that the provider adds once tools are given.
     thinking: how thinking is asked for. structured_output: how an output of a given shape is best had.
+    schema_beside_tools: a shape may be demanded of the answer while tools are offered, and they are still called.
     refused_parameters: sampling parameters that the model does not take, such as `temperature`.
     max_tool_name: characters of a tool's name at most. short_call_ids: ids of calls are nine letters and digits.
     stream_usage: usage must be asked for in a stream, and may be.
@@ -106,6 +107,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     tool_call_tokens: int = 12
     image_tokens: int = 0
     named_tool_choice: bool = True
+    schema_beside_tools: bool = True
 
     @property
     def origin(self) -> str:

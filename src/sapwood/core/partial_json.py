@@ -1,9 +1,11 @@
 """JSON that is still growing: what of it can be shown, at a cost that stays in proportion.
 
 Laws: what is shown of a finished part is what the whole will hold there, and fits the schema; what does not fit is
-left out; a text is shown while it grows, a number or a word never before its end; nobody's validators run.
+left out, and so is a secret (`writeOnly`); a text is shown while it grows, a number or a word never before its end;
+nobody's validators run.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -168,6 +170,7 @@ class _View:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
+        self._has_secrets = '"writeOnly": true' in json.dumps(root)
 
     def of(self, value: Any, nodes: Sequence[Any], levels: int, grows: bool, *, is_top: bool = False) -> Any:
         """Return what is shown of a value, `_HIDDEN` for nothing.
@@ -175,9 +178,17 @@ class _View:
         nodes: the schemas of which it may fit any. levels: how many containers, from this one down, are open.
         grows: the text at the end of the innermost is open, or this text itself where no container is.
         """
-        if levels == 0 and not grows and not (is_top and (is_object(value) or is_list(value))):
-            return value if self._fits(value, nodes) else _HIDDEN
+        is_container = is_object(value) or is_list(value)
+        if levels == 0 and not grows and not (is_top and is_container):
+            if not self._fits(value, nodes):
+                return _HIDDEN
+            if not self._has_secrets:
+                return value
         parts = [part for node in nodes for part in self._alternatives(node)]
+        if self._has_secrets and any(is_object(node) and node.get("writeOnly") is True for node in (*nodes, *parts)):
+            return _HIDDEN
+        if levels == 0 and not grows and not is_container:
+            return value
         if is_object(value):
             return self._object(value, [part for part in parts if _may_be(part, "object")], levels, grows)
         if is_list(value):

@@ -7,7 +7,6 @@ short is kept, marked partial.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from sapwood.context.plan import require_fit
 from sapwood.context.render import ledger, measure, place_marks, render
@@ -17,7 +16,6 @@ from sapwood.core.events import (
     AgentEvent,
     MessageAdded,
     MessageInterrupted,
-    OutputDelta,
     ProviderWaiting,
     RoundRestarted,
     RoundStarted,
@@ -44,10 +42,10 @@ from sapwood.core.model import (
 from sapwood.core.ports import Runtime
 from sapwood.core.render_result import clean, small_value
 from sapwood.core.run import Run
-from sapwood.core.tools import FINAL_RESULT
 from sapwood.core.usage import Usage
 from sapwood.llm.pricing import cost_of, price_of
 from sapwood.llm.retry import retry_delay
+from sapwood.loop.output_stream import OutputStream
 from sapwood.loop.spec import LiveTurn
 from sapwood.loop.words import final_notice
 
@@ -101,7 +99,7 @@ async def _asked(
     asking = _Asking(rt)
     while True:
         try:
-            async with aclosing(_streamed(request, action.round, live, rt)) as events:
+            async with aclosing(_streamed(request, action, live, rt)) as events:
                 async for event in events:
                     if not isinstance(event, Reply):
                         yield event
@@ -140,7 +138,7 @@ def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> t
         loaded=live.loaded(run),
         max_tokens=spec.max_response_tokens,
         notice="\n".join([*words, note] if note else words) or None,
-        output_schema=spec.output.schema if spec.output is not None and action.output == "native" else None,
+        output_schema=spec.output_schema(action.output),
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
     return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections
@@ -191,15 +189,13 @@ def _passed_over(error: ConfigError, round: int, asking: _Asking, live: LiveTurn
 
 
 async def _streamed(
-    request: ModelRequest, round: int, live: LiveTurn, rt: Runtime
+    request: ModelRequest, action: CallModel, live: LiveTurn, rt: Runtime
 ) -> AsyncGenerator[AgentEvent | Reply, None]:
     provider = live.provider
     draft = live.draft
     draft.clear()
     live.draft_usage = None
-    live.growing.clear()
-    live.shown = None
-    grows = live.spec.output is not None and request.output_schema is not None
+    output = OutputStream(live.spec.output, action.output)
     complete = False
     try:
         async with aclosing(rt.stream("model", provider.stream, request)) as chunks:
@@ -207,17 +203,18 @@ async def _streamed(
                 if type(chunk) is TextChunk:
                     draft.append(chunk.text)
                     yield TextDelta(text=chunk.text)
-                    if grows and (so_far := _grown(live, _TEXT, chunk.text)) is not None:
+                    if (so_far := output.take_text(chunk.text)) is not None:
                         yield so_far
                 elif type(chunk) is ThinkingChunk:
                     draft.append("")
                     yield ThinkingDelta(text=chunk.text)
                 elif type(chunk) is Reply:
                     complete = True
-                    for so_far in _whole(live):
+                    calls = [live.offered.meant(part) for part in chunk.content if isinstance(part, ToolCall)]
+                    if (so_far := output.finish(calls)) is not None:
                         yield so_far
                     yield chunk
-                elif (event := _other(chunk, round, live)) is not None:
+                elif (event := _other(chunk, action.round, output, live)) is not None:
                     yield event
         if not complete:
             raise _broke_off(provider)
@@ -230,40 +227,11 @@ async def _streamed(
         raise
 
 
-_TEXT = -1
-
-
-def _grown(live: LiveTurn, place: int, piece: str) -> OutputDelta | None:
-    """Return the output as far as it can be shown with one more piece; None where that is nothing new."""
-    reader = live.spec.output
-    if reader is None:
-        return None
-    growing = live.growing.get(place) or live.growing.setdefault(place, reader.growing())
-    return _news(live, growing.feed(piece))
-
-
-def _news(live: LiveTurn, value: Any) -> OutputDelta | None:
-    """Return the event of an output so far, None where it was shown before."""
-    if value is None or value == live.shown:
-        return None
-    live.shown = value
-    return OutputDelta(value=value)
-
-
-def _whole(live: LiveTurn) -> list[OutputDelta]:
-    """Return the outputs whose last pieces were not shown yet."""
-    found = [_news(live, growing.finish()) for growing in live.growing.values()]
-    live.growing.clear()
-    return [event for event in found if event is not None]
-
-
-def _other(chunk: StreamChunk, round: int, live: LiveTurn) -> AgentEvent | None:
+def _other(chunk: StreamChunk, round: int, output: OutputStream, live: LiveTurn) -> AgentEvent | None:
     """Return the event of one of the rarer chunks."""
     match chunk:
         case ToolDeltaChunk(index=index, name=name, text=text):
-            if name == FINAL_RESULT and live.spec.output is not None:
-                live.growing[index] = live.spec.output.growing()
-            so_far = _grown(live, index, text) if index in live.growing else None
+            so_far = output.take_call(index, name, text)
             if so_far is not None:
                 live.draft.append("")  # something was shown, so a new attempt has to be told of
             return so_far
@@ -279,6 +247,7 @@ def _other(chunk: StreamChunk, round: int, live: LiveTurn) -> AgentEvent | None:
             used = _draft_usage(live)
             live.draft_usage = None
             live.draft.clear()
+            output.restart()
             return RoundRestarted(round=round, reason=reason, model=origin, usage=used)
         case _:
             return None

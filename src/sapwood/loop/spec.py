@@ -122,14 +122,21 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 3
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
 
+    def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
+        """Return the schema that goes to the provider itself, where the output is asked for in this way."""
+        return self.output.schema if self.output is not None and mode == "native" else None
+
+    def is_output(self, name: str) -> bool:
+        """Tell whether a call of this tool hands over the output."""
+        return name == FINAL_RESULT and self.output is not None and self.policy.output == "tool"
+
 
 class LiveTurn:
     """What one segment of a turn keeps in memory: derived things, and the draft of the reply that streams.
 
     run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised.
     on_end: called once when the segment is over, however it ended. output: the validated instance, has_output: there
-    is one. growing: the outputs that stream, by the number of their call; shown: what was
-    shown of one last.
+    is one.
     """
 
     __slots__ = (
@@ -145,14 +152,12 @@ class LiveTurn:
         "draft_usage",
         "error",
         "fixed",
-        "growing",
         "has_output",
         "interrupted",
         "offered",
         "on_end",
         "output",
         "run",
-        "shown",
         "spec",
     )
 
@@ -174,8 +179,6 @@ class LiveTurn:
         self._sent_count = 0
         self.output: Any = None
         self.has_output = False
-        self.growing: dict[int, GrowingJson] = {}
-        self.shown: Any = None
         self._reserved: set[str] = set()
         self._started: float | None = None
 
@@ -209,7 +212,7 @@ class LiveTurn:
 
     def reserve_call(self, key: str, name: str) -> LimitBreach | None:
         """Set a tool call aside against the limits of this turn and of the tree; return the one that refuses it."""
-        if name == FINAL_RESULT and self.spec.output is not None:
+        if self.spec.is_output(name):
             return None
         run, policy = self.run, self.spec.policy
         if policy.limits is not None:
@@ -314,6 +317,7 @@ class LiveTurn:
             self.spec.meter,
             overhead=profile.tool_overhead_tokens,
             count_tools=self.spec.context.count_tools,
+            output_schema=self.spec.output_schema(self.spec.policy.output),
         )
 
     def past(self, run: Run) -> Transcript:

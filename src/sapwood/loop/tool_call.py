@@ -14,7 +14,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from sapwood.context.offered import OfferedTool
 from sapwood.context.source import Loaded
 from sapwood.core import fault
 from sapwood.core.decide import RunTools
@@ -47,7 +46,7 @@ from sapwood.loop.gate import (
     tell_hooks,
     version_of,
 )
-from sapwood.loop.spec import LiveTurn
+from sapwood.loop.spec import LiveTurn, OutputReader
 from sapwood.loop.words import problem_with, unknown_tool
 
 _log = logging.getLogger(__name__)
@@ -108,12 +107,14 @@ class _Outcome:
         rendered: RenderedResult | None = None,
         cuts: bool = True,
         loaded: tuple[str, ...] = (),
+        output: str | None = None,
     ) -> None:
         self.text = text
         self.is_error = is_error
         self.rendered = rendered
         self.cuts = cuts
         self.loaded = loaded
+        self.output = output
 
 
 class _Call:
@@ -130,6 +131,7 @@ class _Call:
         self.run = run
         self.live = live
         self.rt = rt
+        self._reader = live.spec.output if live.spec.is_output(self.call.name) else None
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         if self.item.state == "asked":
@@ -144,16 +146,20 @@ class _Call:
             text = f"Not run: {breach} is reached."
             return _one(_finished(self.item, call, text, is_error=True, limit=breach))
         if problem := problem_with(call):
-            return _one(_finished(self.item, call, problem, is_error=True))
+            return _one(self._refused(problem))
         if tool is None:
             known = [tool.schema.name for tool in live.offered.by_wire.values() if not tool.hidden]
             return _one(_finished(self.item, call, unknown_tool(call.name, known), is_error=True))
-        if call.name == FINAL_RESULT and live.spec.output is not None:
-            return self._output(tool)
+        if self._reader is not None and (live.run.output is not None or live.has_output):
+            return _one(self._refused(RECORDED_BEFORE))
         if not tool.meta and tool.hidden and call.name not in live.loaded(live.run):
             text = f"{call.name} is not loaded. Call {SEARCH_TOOLS} first to find it, then call it."
             return _one(_finished(self.item, call, text, is_error=True))
         return self._run()
+
+    def _refused(self, text: str) -> ToolFinished:
+        error = text if self._reader is not None else None
+        return _finished(self.item, self.call, text, is_error=True, output_error=error)
 
     async def _meta(self, checked: Checked) -> AsyncGenerator[AgentEvent, None]:
         """Ask the sources; what they load is callable from the next model call on."""
@@ -173,29 +179,6 @@ class _Call:
             yield ContextUpdated(source=answer.source, op="loaded", tools=answer.tools)
         outcome = _Outcome(rendered.text, is_error=answer.is_error, rendered=rendered, cuts=False, loaded=answer.tools)
         yield await self._end(outcome, checked)
-
-    async def _output(self, tool: OfferedTool) -> AsyncGenerator[AgentEvent, None]:
-        """Take the structured output; the first one that is valid counts."""
-        live, item, call = self.live, self.item, self.call
-        reader = live.spec.output
-        if live.run.output is not None or live.has_output or reader is None:
-            yield _finished(item, call, RECORDED_BEFORE, is_error=True)
-            return
-        try:
-            checked, _ = await ask_hooks(
-                live.spec.gate.pre, call.name, item.call.key, check(None, call.arguments), None, self.rt
-            )
-            read = partial(reader.read, checked.raw, expose_errors=live.spec.expose_errors)
-            instance, text = await self.rt.call(f"output/{item.call.key}", read)
-        except Denied as denied:
-            reason = f"Denied: {denied}"
-        except ToolError as error:
-            reason = f"Invalid {FINAL_RESULT}: {error}"
-        else:
-            live.take_output(instance)
-            yield _finished(item, call, RECORDED, output=text)
-            return
-        yield _finished(item, call, reason, is_error=True, output_error=reason)
 
     async def _run(self) -> AsyncGenerator[AgentEvent, None]:
         """Let the call through the gate, run it, and answer it."""
@@ -229,7 +212,10 @@ class _Call:
             return
         # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
         changed = item.changed_input if checked is asked else checked.raw
-        async with aclosing(self._performed(checked, changed)) as events:
+        flow = self._performed(checked, changed)
+        if self._reader is not None:
+            flow = self._recorded(self._reader, checked)
+        async with aclosing(flow) as events:
             async for event in events:
                 yield event
 
@@ -243,6 +229,18 @@ class _Call:
         if self._is_decided():
             return self._decided()
         return check(self.bound, self.call.arguments if item.changed_input is None else item.changed_input)
+
+    async def _recorded(self, reader: OutputReader, checked: Checked) -> AsyncGenerator[AgentEvent, None]:
+        """Record the structured output, where it is valid; the first one of a turn counts."""
+        read = partial(reader.read, checked.raw, expose_errors=self.live.spec.expose_errors)
+        try:
+            instance, text = await self.rt.call(f"output/{self.item.call.key}", read)
+        except ToolError as error:
+            outcome = _Outcome(f"Invalid {FINAL_RESULT}: {error}", is_error=True)
+        else:
+            self.live.take_output(instance)
+            outcome = _Outcome(RECORDED, is_error=False, output=text)
+        yield await self._end(outcome, checked)
 
     async def _gate(self, checked: Checked) -> AsyncGenerator[AgentEvent | Checked, None]:
         """Yield what hooks and people bring about, and last the arguments that may be used; none if it waits.
@@ -440,6 +438,8 @@ class _Call:
             content=(rendered.parts or None) if rendered is not None else None,
             fingerprint=mark,
             loaded=outcome.loaded,
+            output=outcome.output,
+            output_error=outcome.text if outcome.is_error and self._reader is not None else None,
         )
         await self.rt.settle(finished)
         return finished

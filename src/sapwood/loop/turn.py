@@ -4,6 +4,7 @@ Laws: `perform` is one match over the actions; nothing here does I/O of its own:
 runtime; every nested generator is entered with `aclosing`, so that closing the outer one closes all.
 """
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -269,8 +270,11 @@ def _finished(action: Finish | Pause, run: Run, live: LiveTurn) -> TurnFinished:
 async def _check_output(action: CheckOutput, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
     """Read the reply's text as the output that is owed."""
     reader = live.spec.output
-    if reader is None:  # it was owed when the turn began, and the agent was changed since
-        yield OutputChecked(error="this agent has no output model")
+    if reader is None:  # the policy of a spec made by hand owes what nothing can read
+        yield OutputChecked(error="there is nothing that reads an output")
+        return
+    if action.is_cut and _NUMBER.fullmatch(action.text.strip()):
+        yield OutputChecked(error="the reply was cut off, so the number may have been longer")
         return
     try:
         read = partial(reader.read_text, action.text, expose_errors=live.spec.expose_errors)
@@ -332,5 +336,6 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
     )
 
 
+_NUMBER = re.compile(r"[-+.\deE]+")
 _UNBOUNDED = 1 << 40
 _DELTAS = frozenset[type[AgentEvent]]((TextDelta, ThinkingDelta, OutputDelta))

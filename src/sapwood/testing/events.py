@@ -10,6 +10,7 @@ from sapwood.core.events import (
     CompactionFinished,
     LimitExtended,
     MessageAdded,
+    OutputDelta,
     RoundFinished,
     RoundRestarted,
     RoundStarted,
@@ -195,7 +196,7 @@ class _Rounds:
                 _check(self.started.get(key, public_id) == public_id, f"call {key} changes its id")
                 _check(key not in self.finished, f"call {key} finishes twice")
                 self.finished.add(key)
-            case TextDelta() | ThinkingDelta():
+            case TextDelta() | ThinkingDelta() | OutputDelta():
                 self._inside(event)
             case RoundRestarted(room=room):
                 self._inside(event)
