@@ -3,8 +3,7 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -29,11 +28,12 @@ from sapwood.llm.pricing import cost_of
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.gate import Gate
-from sapwood.loop.pool import UsagePool
+from sapwood.loop.pool import Reservation, UsagePool
 from sapwood.loop.start import past_of
 from sapwood.loop.words import budget_note
 
 DEFAULT_RESULT_TOKENS = 10_000
+_NOTHING = Tally()
 
 
 class OutputReader(Protocol):
@@ -217,25 +217,12 @@ class LiveTurn:
             left.append(pool.limits.seconds_limit - pool.spent(now).seconds)
         return max(0.001, min(left)) if left else None
 
-    @contextmanager
-    def reserved(self, estimate: int) -> Generator[Callable[[], None], None, None]:
-        """Set aside what a model call may use, as long as it runs; others of the tree see it as used.
-
-        Yield what gives it back early: to be called before what was really used is noted, or both would count.
-        """
+    def reserved(self, estimate: int) -> Reservation:
+        """Set aside what a model call may use."""
         pool = self.spec.pool
-        held = [self.next_call(estimate)] if pool.limits is not None else []
-
-        def give_back() -> None:
-            if held:
-                pool.settle_model_call(held.pop())
-
-        if held:
-            pool.reserve_model_call(held[0])
-        try:
-            yield give_back
-        finally:
-            give_back()
+        if pool.limits is None:
+            return Reservation(None, _NOTHING)
+        return pool.reserve_model_call(self.next_call(estimate))
 
     def spent(self, run: Run, now: float, estimate: int) -> Spent:
         """Return what was used, for decide; the limits are looked at only where there are some."""
