@@ -15,7 +15,7 @@ from sapwood.context.render import Fixed
 from sapwood.context.source import Turn
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy, Spent
-from sapwood.core.events import ApprovalResolved, MessageInterrupted, Placement
+from sapwood.core.events import MessageInterrupted, Placement
 from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
 from sapwood.core.model import CacheTtl, LLMProvider, ToolLoading
@@ -165,6 +165,11 @@ class LiveTurn:
         self._started: float | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """Something limits this turn, or the tree that it is in."""
+        return self.spec.pool.limits is not None or self.spec.policy.limits is not None
+
+    @property
     def root_id(self) -> str:
         """The id of the run at the top of the tree."""
         return self.spec.root_id or self.run.run_id
@@ -184,13 +189,9 @@ class LiveTurn:
         """Let the clock go on."""
         self.spec.pool.clock.go_on(now)
 
-    def decision(self, key: str) -> ApprovalResolved | None:
-        """Return the answer that a person gave to a call, None where there is none."""
-        return next((item.decision for item in self.run.calls if item.call.key == key), None)
-
     def reserve_call(self, key: str, name: str) -> LimitBreach | None:
         """Set a tool call aside against the limits of this turn and of the tree; return the one that refuses it."""
-        if name == FINAL_RESULT and self.spec.output is not None:
+        if not self.is_limited or (name == FINAL_RESULT and self.spec.output is not None):
             return None
         run, policy = self.run, self.spec.policy
         if policy.limits is not None:
@@ -225,10 +226,8 @@ class LiveTurn:
         return pool.reserve_model_call(self.next_call(estimate))
 
     def spent(self, run: Run, now: float, estimate: int) -> Spent:
-        """Return what was used, for decide; the limits are looked at only where there are some."""
-        pool, policy = self.spec.pool, self.spec.policy
-        if pool.limits is None and policy.limits is None:
-            return Spent(next_call_estimate=estimate)
+        """Return what was used, for decide where something is limited."""
+        pool = self.spec.pool
         tally = run.tally.replace(seconds=self.seconds(run, now))
         next_call = self.next_call(estimate) if run.phase == "idle" else Tally()
         return Spent(tally, pool.spent(now), pool.limits, estimate, next_call)

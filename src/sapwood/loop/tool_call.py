@@ -10,7 +10,6 @@ Order of one call: look up, check, hooks, approval, run, hooks, cap. Source: gui
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from functools import cached_property
 from typing import Any
 
 from sapwood.context.offered import OfferedTool
@@ -76,7 +75,7 @@ async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> 
 class _Call:
     """One call on its way. `call` is what is meant, a `call_tool` unwrapped; `item.call` what was said.
 
-    tool: what is called, None where there is no such thing.
+    tool: what is called, None where there is no such thing. answer: what a person said to it.
     """
 
     def __init__(self, item: OpenCall, run: Run, live: LiveTurn, rt: Runtime) -> None:
@@ -84,13 +83,11 @@ class _Call:
         self.call = live.offered.meant(item.call)
         self.tool = live.offered.find(self.call.name)
         self.bound = self.tool.bound if self.tool is not None else None
+        self.answer = item.decision
+        self.asked_digest = digest(self.call.name, self.call.arguments)
         self.run = run
         self.live = live
         self.rt = rt
-
-    @cached_property
-    def asked_digest(self) -> str:
-        return digest(self.call.name, self.call.arguments)
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         if self.item.state == "asked":
@@ -258,6 +255,7 @@ class _Call:
         finally:
             self.live.goes_on(self.rt.monotonic())
         if answer is not None:
+            self.answer = answer
             yield self._approved(answer, checked)
 
     async def _needs_approval(self, bound: BoundTool, checked: Checked) -> bool:
@@ -405,8 +403,7 @@ class _Call:
         mark = fingerprint(self.asked_digest, text, is_error=outcome.is_error)
         if outcome.cuts:
             text = self._capped(text)
-        decision = self.item.decision or self.live.decision(self.item.call.key)
-        if decision is not None and decision.updated_input is not None and not outcome.is_error:
+        if (decision := self.answer) is not None and decision.updated_input is not None and not outcome.is_error:
             text += f"\n[The input was changed before it ran: {render_result(decision.updated_input).text}]"
         answer = ToolFinished(
             key=self.item.call.key,
