@@ -159,8 +159,11 @@ def _accounts_agree(process: Process) -> None:
     """What the pool counted, what the run tells and what was asked are the same; nothing stays set aside."""
     pool, run = process.spec.pool, process.run
     total = run.whole_tally()
-    assert (pool.tally.usage, pool.tally.requests, pool.tally.calls) == (total.usage, total.requests, total.calls)
-    assert pool.spent(0.0).requests == len(process.spec.provider.requests)  # type: ignore[attr-defined]
+    asked = len(process.spec.provider.requests)  # type: ignore[attr-defined]
+    if pool.limits is not None:
+        assert (pool.tally.usage, pool.tally.requests, pool.tally.calls) == (total.usage, total.requests, total.calls)
+        assert pool.spent(0.0).requests == asked
+    assert total.requests == asked
     assert process.end.diagnostics.run_total_tokens == total.usage.total_tokens
 
 
@@ -194,7 +197,7 @@ def test_a_turn_that_pauses_for_every_answer_ends_as_one_that_asks_inline(script
     assert asked == [event.type for event in inline.events].count("approval_requested"), "nothing is asked twice"
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=SCRIPTS, limits=LIMITS, on_asyncio=st.booleans(), inline=st.booleans())
 def test_a_json_copy_after_any_event_ends_in_the_same_transcript(
     script: list[Any], limits: UsageLimits | None, on_asyncio: bool, inline: bool
@@ -202,6 +205,9 @@ def test_a_json_copy_after_any_event_ends_in_the_same_transcript(
     runtime = "asyncio" if on_asyncio else "blocking"
     if on_asyncio:
         limits = None  # which of several calls meets a limit first is a matter of time there
+    if limits is not None:
+        # What a next call would take is estimated, and a new process has not learned yet how far off that is.
+        limits = limits.replace(total_tokens_limit=None)
 
     def again() -> Agent:
         return made(script, limits, approval="inline" if inline else "defer")
@@ -249,7 +255,8 @@ def test_leaving_early_at_any_event_leaves_a_history_that_can_go_on_and_nothing_
     assert repair(tuple(after)) == tuple(after)
     diagnostics = live.run.diagnostics("cancelled")
     assert diagnostics.run_total_tokens == live.run.whole_tally().usage.total_tokens
-    assert setup.pool.tally.usage.total_tokens >= diagnostics.run_total_tokens
+    if limits is not None:
+        assert setup.pool.tally.usage.total_tokens >= diagnostics.run_total_tokens
 
 
 async def _leave(live: LiveTurn, stop_after: int, seen: list[AgentEvent]) -> None:

@@ -125,13 +125,14 @@ def test_seconds_of_earlier_segments_count_and_a_spec_that_is_used_again_begins_
 def test_what_is_set_aside_counts_until_it_is_given_back() -> None:
     pool = UsagePool(UsageLimits(total_tokens_limit=100))
     one = Tally(Usage(10, 5), 1, cost_usd=0.1)
-    pool.reserve_model_call(one)
-    pool.reserve_model_call(one)
+    first, second = pool.reserve_model_call(one), pool.reserve_model_call(one)
     assert (pool.spent(0.0).usage.total_tokens, pool.spent(0.0).requests) == (30, 2)
-    pool.settle_model_call(one)
+    first.give_back()
+    first.give_back()
     pool.note(MessageAdded(message=Message.assistant("a"), usage=Usage(7, 3)))
     assert (pool.spent(0.0).usage.total_tokens, pool.spent(0.0).requests) == (25, 2)
-    pool.settle_model_call(one)
+    with second:
+        pass
     pool.note(MessageInterrupted(message=Message.assistant("a"), usage=Usage(1, 1)))
     pool.note(RoundRestarted(round=0, usage=Usage(1, 0)))
     pool.note(MessageAdded(message=Message.user("a nudge"), nudge="stuck"))

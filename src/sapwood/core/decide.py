@@ -177,7 +177,8 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     if run.phase == "replied":
         return _answer_calls(run)
     # a limit was crossed that was not told of | ReportLimits
-    if new := _new_breaches(run, policy, spent):
+    is_limited = policy.limits is not None or spent.pool_limits is not None
+    if is_limited and (new := _new_breaches(run, policy, spent)):
         return ReportLimits(new)
     # the output is there | Finish(stop, or why the last round was early)
     if policy.output is not None and run.output is not None:
@@ -215,7 +216,7 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     if not run.prepared:
         return Prepare()
     # the next call would cross a limit, or leave nothing for a last round | ReportLimits
-    if run.wrapping is None and (ahead := _breaches_ahead(run, policy, spent)):
+    if is_limited and run.wrapping is None and (ahead := _breaches_ahead(run, policy, spent)):
         return ReportLimits(ahead)
     # otherwise | CallModel(round, final, tool_choice)
     return _call(run, policy)
@@ -277,6 +278,8 @@ def _at_limit(run: Run, policy: Policy, spent: Spent) -> Action:
 def _stuck(run: Run, policy: Policy) -> Action | None:
     if run.stuck:
         return _wrap_up(run, policy, "stuck")
+    if max(run.repeats.values(), default=0) < STUCK_AFTER - 1:
+        return None
     mark, count = most_repeated(run)
     if not mark or run.nudged or count + mark.startswith("e") < STUCK_AFTER:
         return None

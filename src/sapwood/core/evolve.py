@@ -53,7 +53,15 @@ def evolve(run: Run, event: AgentEvent) -> Run:
     """
     if event.path:
         return _child_changed(run, event)
-    match event:
+    match event:  # those of every round first
+        case ToolFinished() | ToolStarted() | ToolRunning() | ApprovalRequested() | ApprovalResolved():
+            return _call_changed(run, event)
+        case MessageAdded():
+            return _message_added(run, event)
+        case RoundStarted(ledger=ledger, wrap_up=wrap_up):
+            return run.replace(phase="calling", ledger=ledger, wrapping=wrap_up or run.wrapping)
+        case RoundFinished():
+            return _round_finished(run, event)
         case TurnStarted(run_id=run_id, prompt=prompt):
             messages = (*run.messages, prompt) if prompt is not None else run.messages
             return run.replace(run_id=run_id, phase="idle", messages=messages)
@@ -65,16 +73,8 @@ def evolve(run: Run, event: AgentEvent) -> Run:
             return run.replace(prepared=True, lines=(*run.lines, *lines))
         case CompactionFinished(upto=upto, past=past):
             return run.replace(compacted=run.round, dropped=upto, past=run.past if past is None else past)
-        case RoundStarted(ledger=ledger, wrap_up=wrap_up):
-            return run.replace(phase="calling", ledger=ledger, wrapping=wrap_up or run.wrapping)
         case MessageInterrupted():
             return _interrupted(run, event)
-        case MessageAdded():
-            return _message_added(run, event)
-        case ToolStarted() | ToolRunning() | ApprovalRequested() | ApprovalResolved() | ToolFinished():
-            return _call_changed(run, event)
-        case RoundFinished():
-            return _round_finished(run, event)
         case TurnFinished(output=output, diagnostics=diagnostics):
             cause = diagnostics.stopped_by
             phase: Phase = "paused" if cause in ("approval", "limit_ask") else "ended"

@@ -187,7 +187,7 @@ class Run(Data, frozen=True, tag="run"):
 
     def is_held(self, item: OpenCall) -> bool:
         """Tell whether a call can only go on once a person has answered."""
-        child = self.children.get(item.public_id)
+        child = self.children.get(item.public_id) if self.children else None
         if child is not None and child.run.phase == "paused":
             return not child.run.can_go_on()
         return item.state == "waiting"

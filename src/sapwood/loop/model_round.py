@@ -24,7 +24,7 @@ from sapwood.core.events import (
     TextDelta,
     ThinkingDelta,
 )
-from sapwood.core.ledger import Section
+from sapwood.core.ledger import ContextLedger, Section
 from sapwood.core.messages import Message, Part, Text, Thinking, ToolCall
 from sapwood.core.model import (
     LLMProvider,
@@ -68,11 +68,11 @@ class _Asking:
         self.failed: list[BaseException] = []
 
 
-async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
-    """Yield RoundStarted, the deltas, and at last the reply as MessageAdded.
+def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+    """Return the events of a round: RoundStarted, the deltas, and at last the reply as MessageAdded.
 
-    Raises ContextOverflowError before anything is sent where the request cannot fit, and whatever the
-    provider raises; MessageInterrupted comes before that where text had been shown.
+    Raises ContextOverflowError before anything is sent where the request cannot fit; the events raise whatever the
+    provider raises, and MessageInterrupted comes before that where text had been shown.
     """
     note = live.budget_note(run, rt.monotonic()) if live.spec.tells_budget else ""
     request, sections = compose(action, run, live, note=note)
@@ -81,48 +81,46 @@ async def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) 
     trims = live.spec.context.trim_history
     require_fit({str(name): size for name, size in sections.items() if trims or name in fixed}, live.spec.window)
     sent = ledger(sections, run.lines, window=live.spec.window)
-    with live.reserved(sent.estimated_tokens) as give_back:
-        yield RoundStarted(
-            round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up
-        )
-        async with aclosing(_asked(request, action, sent.estimated_tokens, run, live, rt)) as events:
-            async for event in events:
-                if isinstance(event, MessageAdded | MessageInterrupted):
-                    give_back()
-                yield event
+    return _asked(request, sent, action, run, live, rt)
 
 
 async def _asked(
-    request: ModelRequest, action: CallModel, sent_tokens: int, run: Run, live: LiveTurn, rt: Runtime
+    request: ModelRequest, sent: ContextLedger, action: CallModel, run: Run, live: LiveTurn, rt: Runtime
 ) -> AsyncGenerator[AgentEvent, None]:
     """Ask until there is a reply, or nothing more to be done about an error."""
     asking = _Asking(rt)
-    while True:
-        try:
-            async with aclosing(_streamed(request, action, live, rt)) as events:
-                async for event in events:
-                    if not isinstance(event, Reply):
-                        yield event
-                    elif not _is_asked_again(event, request, asking, live):
-                        _watch(event, request, run, live, rt)
-                        yield _added(event, request, action, sent_tokens, asking, live)
-                        return
-            continue
-        except (LLMError, ConfigError, ConnectionError, TimeoutError) as error:
-            outcome = _after(error, action.round, run, asking, live, rt)
-            if outcome is None:
-                if (interrupted := _interrupted(live, type(error).__name__)) is not None:
-                    if isinstance(error, LLMError):
-                        error.partial = interrupted.message if interrupted.message.text else None
-                    yield interrupted
-                raise
-        if isinstance(outcome, ProviderWaiting):
-            yield outcome
-            await rt.sleep(outcome.seconds)
-        elif outcome.reason:
-            yield outcome
-            if outcome.room:
-                return
+    with live.reserved(sent.estimated_tokens) as held:
+        yield RoundStarted(
+            round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up
+        )
+        while True:
+            try:
+                async with aclosing(_streamed(request, action, live, rt)) as events:
+                    async for event in events:
+                        if not isinstance(event, Reply):
+                            yield event
+                        elif not _is_asked_again(event, request, asking, live):
+                            _watch(event, request, run, live, rt)
+                            held.give_back()
+                            yield _added(event, request, action, sent.estimated_tokens, asking, live)
+                            return
+                continue
+            except (LLMError, ConfigError, ConnectionError, TimeoutError) as error:
+                outcome = _after(error, action.round, run, asking, live, rt)
+                if outcome is None:
+                    if (interrupted := _interrupted(live, type(error).__name__)) is not None:
+                        if isinstance(error, LLMError):
+                            error.partial = interrupted.message if interrupted.message.text else None
+                        held.give_back()
+                        yield interrupted
+                    raise
+            if isinstance(outcome, ProviderWaiting):
+                yield outcome
+                await rt.sleep(outcome.seconds)
+            elif outcome.reason:
+                yield outcome
+                if outcome.room:
+                    return
 
 
 def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> tuple[ModelRequest, dict[Section, int]]:

@@ -84,12 +84,13 @@ class UsagePool:
             self.tally = self.tally.with_call(name)
         return breach
 
-    def reserve_model_call(self, next_call: Tally) -> None:
-        """Set aside what a model call is thought to use."""
+    def reserve_model_call(self, next_call: Tally) -> "Reservation":
+        """Set aside what a model call is thought to use, until the reservation is given back."""
         self._asked = self._asked + next_call
+        return Reservation(self, next_call)
 
     def settle_model_call(self, next_call: Tally) -> None:
-        """Give back what was set aside; what was used has been noted."""
+        """Take back what was set aside."""
         asked, given = self._asked.usage, next_call.usage
         usage = asked.replace(
             prompt_tokens=asked.prompt_tokens - given.prompt_tokens,
@@ -110,3 +111,29 @@ class UsagePool:
                 self.tally = self.tally.with_reply(usage)
             case _:
                 pass
+
+
+class Reservation:
+    """What is set aside for one model call, as long as it runs; others of the tree see it as used.
+
+    It is given back once: before what was really used is noted, as both would count else, and at the latest when the
+    `with` ends. Without a pool nothing is set aside.
+    """
+
+    __slots__ = ("_next_call", "_pool")
+
+    def __init__(self, pool: UsagePool | None, next_call: Tally) -> None:
+        self._pool = pool
+        self._next_call = next_call
+
+    def __enter__(self) -> "Reservation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give it back."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.settle_model_call(self._next_call)

@@ -3,8 +3,7 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -16,7 +15,7 @@ from sapwood.context.render import Fixed
 from sapwood.context.source import Turn
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy, Spent
-from sapwood.core.events import ApprovalResolved, MessageInterrupted, Placement
+from sapwood.core.events import MessageInterrupted, Placement
 from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
@@ -30,11 +29,12 @@ from sapwood.llm.pricing import cost_of
 from sapwood.llm.retry import RetryPolicy
 from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.gate import Gate
-from sapwood.loop.pool import UsagePool
+from sapwood.loop.pool import Reservation, UsagePool
 from sapwood.loop.start import past_of
 from sapwood.loop.words import budget_note
 
 DEFAULT_RESULT_TOKENS = 10_000
+_NOTHING = Tally()
 
 
 class OutputReader(Protocol):
@@ -183,6 +183,11 @@ class LiveTurn:
         self._started: float | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """Something limits this turn, or the tree that it is in."""
+        return self.spec.pool.limits is not None or self.spec.policy.limits is not None
+
+    @property
     def root_id(self) -> str:
         """The id of the run at the top of the tree."""
         return self.spec.root_id or self.run.run_id
@@ -206,13 +211,9 @@ class LiveTurn:
         """Let the clock go on."""
         self.spec.pool.clock.go_on(now)
 
-    def decision(self, key: str) -> ApprovalResolved | None:
-        """Return the answer that a person gave to a call, None where there is none."""
-        return next((item.decision for item in self.run.calls if item.call.key == key), None)
-
     def reserve_call(self, key: str, name: str) -> LimitBreach | None:
         """Set a tool call aside against the limits of this turn and of the tree; return the one that refuses it."""
-        if self.spec.is_output(name):
+        if not self.is_limited or self.spec.is_output(name):
             return None
         run, policy = self.run, self.spec.policy
         if policy.limits is not None:
@@ -239,31 +240,16 @@ class LiveTurn:
             left.append(pool.limits.seconds_limit - pool.spent(now).seconds)
         return max(0.001, min(left)) if left else None
 
-    @contextmanager
-    def reserved(self, estimate: int) -> Generator[Callable[[], None], None, None]:
-        """Set aside what a model call may use, as long as it runs; others of the tree see it as used.
-
-        Yield what gives it back early: to be called before what was really used is noted, or both would count.
-        """
+    def reserved(self, estimate: int) -> Reservation:
+        """Set aside what a model call may use."""
         pool = self.spec.pool
-        held = [self.next_call(estimate)] if pool.limits is not None else []
-
-        def give_back() -> None:
-            if held:
-                pool.settle_model_call(held.pop())
-
-        if held:
-            pool.reserve_model_call(held[0])
-        try:
-            yield give_back
-        finally:
-            give_back()
+        if pool.limits is None:
+            return Reservation(None, _NOTHING)
+        return pool.reserve_model_call(self.next_call(estimate))
 
     def spent(self, run: Run, now: float, estimate: int) -> Spent:
-        """Return what was used, for decide; the limits are looked at only where there are some."""
-        pool, policy = self.spec.pool, self.spec.policy
-        if pool.limits is None and policy.limits is None:
-            return Spent(next_call_estimate=estimate)
+        """Return what was used, for decide where something is limited."""
+        pool = self.spec.pool
         tally = run.tally.replace(seconds=self.seconds(run, now))
         next_call = self.next_call(estimate) if run.phase == "idle" else Tally()
         return Spent(tally, pool.spent(now), pool.limits, estimate, next_call)

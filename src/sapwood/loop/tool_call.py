@@ -7,7 +7,6 @@ tool says that repeating it does no harm; an outcome is noted before it is hande
 Order of one call: look up, check, hooks, approval, run, hooks, cap. Source: guide A.
 """
 
-import hashlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -24,15 +23,14 @@ from sapwood.core.events import (
     ContextUpdated,
     ToolFinished,
     ToolRunning,
-    ToolStarted,
 )
-from sapwood.core.messages import ToolCall
 from sapwood.core.ports import Runtime
-from sapwood.core.render_result import RenderedResult, cap, render_result
+from sapwood.core.render_result import cap, render_result
 from sapwood.core.run import OpenCall, Run
 from sapwood.core.safe_text import safe_error_text
-from sapwood.core.tools import FINAL_RESULT, SEARCH_TOOLS, BoundTool, ToolContext, batches, copy_arguments
+from sapwood.core.tools import FINAL_RESULT, SEARCH_TOOLS, BoundTool, ToolContext, batches
 from sapwood.core.transcript import INTERRUPTED
+from sapwood.loop.call_events import Outcome, fingerprint, finished, started
 from sapwood.loop.child import ChildTurn
 from sapwood.loop.gate import (
     Checked,
@@ -60,8 +58,8 @@ async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> 
     for item in action.refused:
         call = live.offered.meant(item.call)
         if item.state == "asked":
-            yield _started(item, call)
-        yield _finished(item, call, REFUSED, is_error=True)
+            yield started(item, call)
+        yield finished(item, call, REFUSED, is_error=True)
 
     def overlaps(item: OpenCall) -> bool:
         tool = live.offered.find(live.offered.meant(item.call).name)
@@ -74,53 +72,10 @@ async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> 
                 yield event
 
 
-def _started(item: OpenCall, call: ToolCall) -> ToolStarted:
-    return ToolStarted(
-        key=item.call.key,
-        tool_call_id=item.public_id,
-        name=call.name,
-        tool_input=copy_arguments(call.arguments),
-    )
-
-
-def _finished(item: OpenCall, call: ToolCall, text: str, *, is_error: bool = False, **more: Any) -> ToolFinished:
-    more.setdefault("value", text)
-    return ToolFinished(
-        key=item.call.key,
-        tool_call_id=item.public_id,
-        name=call.name,
-        result=text,
-        is_error=is_error,
-        fingerprint=_fingerprint(call, text, is_error=is_error),
-        **more,
-    )
-
-
-class _Outcome:
-    """What the function, the subagent or a refusal came to, before hooks and the cap have seen it."""
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        is_error: bool,
-        rendered: RenderedResult | None = None,
-        cuts: bool = True,
-        loaded: tuple[str, ...] = (),
-        output: str | None = None,
-    ) -> None:
-        self.text = text
-        self.is_error = is_error
-        self.rendered = rendered
-        self.cuts = cuts
-        self.loaded = loaded
-        self.output = output
-
-
 class _Call:
     """One call on its way. `call` is what is meant, a `call_tool` unwrapped; `item.call` what was said.
 
-    tool: what is called, None where there is no such thing.
+    tool: what is called, None where there is no such thing. answer: what a person said to it.
     """
 
     def __init__(self, item: OpenCall, run: Run, live: LiveTurn, rt: Runtime) -> None:
@@ -128,6 +83,8 @@ class _Call:
         self.call = live.offered.meant(item.call)
         self.tool = live.offered.find(self.call.name)
         self.bound = self.tool.bound if self.tool is not None else None
+        self.answer = item.decision
+        self.asked_digest = digest(self.call.name, self.call.arguments)
         self.run = run
         self.live = live
         self.rt = rt
@@ -135,7 +92,7 @@ class _Call:
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         if self.item.state == "asked":
-            yield _started(self.item, self.call)
+            yield started(self.item, self.call)
         async with aclosing(self._answered()) as events:
             async for event in events:
                 yield event
@@ -144,22 +101,22 @@ class _Call:
         live, call, tool = self.live, self.call, self.tool
         if not self.item.has_passed_limits and (breach := live.reserve_call(self.item.call.key, call.name)):
             text = f"Not run: {breach} is reached."
-            return _one(_finished(self.item, call, text, is_error=True, limit=breach))
+            return _one(finished(self.item, call, text, is_error=True, limit=breach))
         if problem := problem_with(call):
             return _one(self._refused(problem))
         if tool is None:
             known = [tool.schema.name for tool in live.offered.by_wire.values() if not tool.hidden]
-            return _one(_finished(self.item, call, unknown_tool(call.name, known), is_error=True))
+            return _one(finished(self.item, call, unknown_tool(call.name, known), is_error=True))
         if self._reader is not None and (live.run.output is not None or live.has_output):
             return _one(self._refused(RECORDED_BEFORE))
         if not tool.meta and tool.hidden and call.name not in live.loaded(live.run):
             text = f"{call.name} is not loaded. Call {SEARCH_TOOLS} first to find it, then call it."
-            return _one(_finished(self.item, call, text, is_error=True))
+            return _one(finished(self.item, call, text, is_error=True))
         return self._run()
 
     def _refused(self, text: str) -> ToolFinished:
         error = text if self._reader is not None else None
-        return _finished(self.item, self.call, text, is_error=True, output_error=error)
+        return finished(self.item, self.call, text, is_error=True, output_error=error)
 
     async def _meta(self, checked: Checked) -> AsyncGenerator[AgentEvent, None]:
         """Ask the sources; what they load is callable from the next model call on."""
@@ -170,14 +127,14 @@ class _Call:
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door
-            yield await self._end(_Outcome(self._error_text(error), is_error=True), checked)
+            yield await self._end(Outcome(self._error_text(error), is_error=True), checked)
             return
         if answer is None:
-            yield await self._end(_Outcome(f"Nothing answers {call.name}.", is_error=True), checked)
+            yield await self._end(Outcome(f"Nothing answers {call.name}.", is_error=True), checked)
             return
         if answer.tools:
             yield ContextUpdated(source=answer.source, op="loaded", tools=answer.tools)
-        outcome = _Outcome(rendered.text, is_error=answer.is_error, rendered=rendered, cuts=False, loaded=answer.tools)
+        outcome = Outcome(rendered.text, is_error=answer.is_error, rendered=rendered, cuts=False, loaded=answer.tools)
         yield await self._end(outcome, checked)
 
     async def _run(self) -> AsyncGenerator[AgentEvent, None]:
@@ -191,7 +148,7 @@ class _Call:
                     async for event in events:
                         yield event
                 return
-            if item.state != "running" and not self._is_decided():
+            if item.state != "running" and not self._is_decided() and self._is_gated():
                 async with aclosing(self._gate(checked)) as steps:
                     async for step in steps:
                         if not isinstance(step, Checked):
@@ -202,22 +159,52 @@ class _Call:
                 if checked is None:
                     return
         except Denied as denied:
-            yield await self._end(_Outcome(f"Denied: {denied}", is_error=True), checked)
+            yield await self._end(Outcome(f"Denied: {denied}", is_error=True), checked)
             return
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door: a user's validator may raise anything
             text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
-            yield await self._end(_Outcome(text, is_error=True), None)
+            yield await self._end(Outcome(text, is_error=True), None)
             return
         # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
         changed = item.changed_input if checked is asked else checked.raw
-        flow = self._performed(checked, changed)
-        if self._reader is not None:
-            flow = self._recorded(self._reader, checked)
-        async with aclosing(flow) as events:
-            async for event in events:
-                yield event
+        if not self._is_plain():
+            flow = self._performed(checked, changed)
+            if self._reader is not None:
+                flow = self._recorded(self._reader, checked)
+            async with aclosing(flow) as events:
+                async for event in events:
+                    yield event
+            return
+        yield self._running(checked, changed)
+        fault.point("tool.before")
+        outcome = await self._called(checked)
+        fault.point("tool.after")
+        yield await self._end(outcome, checked)
+
+    def _is_gated(self) -> bool:
+        """Tell whether anybody is to be asked about the call."""
+        bound = self.bound
+        needs = bound is not None and (bound.external or bound.requires_approval is not False)
+        return needs or bool(self.live.spec.gate.pre)
+
+    def _is_plain(self) -> bool:
+        """Tell whether the call is one of a function."""
+        is_meta = self.tool is not None and self.tool.meta
+        is_external = self.bound is not None and self.bound.external
+        is_child = self.call.name in self.live.spec.children
+        return not (is_meta or is_external or is_child or self._reader is not None)
+
+    def _running(self, checked: Checked, changed: dict[str, Any] | None) -> ToolRunning:
+        """Return the event of a call that begins; raises RunCancelledError where it may not."""
+        if (cancel := self.live.spec.cancel) is not None:
+            cancel.check()  # a call that is noted as running must have begun
+        # Where somebody was asked, it is what was shown: what runs must be what they agreed to.
+        was_shown = changed is not None or self.item.request is not None or self._is_gated()
+        mark = checked.digest(self.call.name) if was_shown else self.asked_digest
+        # An answer to a call that hangs in the air counts as one more attempt.
+        return ToolRunning(key=self.item.call.key, digest=mark, attempt=self.item.attempt + 1, changed_input=changed)
 
     def _is_decided(self) -> bool:
         """Tell whether somebody was asked about the call and has answered; a remembered answer is looked up anew."""
@@ -236,10 +223,10 @@ class _Call:
         try:
             instance, text = await self.rt.call(f"output/{self.item.call.key}", read)
         except ToolError as error:
-            outcome = _Outcome(f"Invalid {FINAL_RESULT}: {error}", is_error=True)
+            outcome = Outcome(f"Invalid {FINAL_RESULT}: {error}", is_error=True)
         else:
             self.live.take_output(instance)
-            outcome = _Outcome(RECORDED, is_error=False, output=text)
+            outcome = Outcome(RECORDED, is_error=False, output=text)
         yield await self._end(outcome, checked)
 
     async def _gate(self, checked: Checked) -> AsyncGenerator[AgentEvent | Checked, None]:
@@ -271,6 +258,7 @@ class _Call:
         finally:
             self.live.goes_on(self.rt.monotonic())
         if answer is not None:
+            self.answer = answer
             yield self._approved(answer, checked)
 
     async def _needs_approval(self, bound: BoundTool, checked: Checked) -> bool:
@@ -316,55 +304,48 @@ class _Call:
         """A call was in flight when the process died: put it before a person, or say that its outcome is unknown."""
         gate = self.live.spec.gate
         if not gate.asks_unknown:
-            yield await self._end(_Outcome(INTERRUPTED, is_error=True), checked)
+            yield await self._end(Outcome(INTERRUPTED, is_error=True), checked)
             return
         yield requested(self.item, self.call.name, checked, self.bound, kind="unknown", reason=INTERRUPTED)
 
     async def _performed(self, checked: Checked, changed: dict[str, Any] | None) -> AsyncGenerator[AgentEvent, None]:
-        """Run the function or the subagent, or ask the sources, and answer the call; a result from outside is shown."""
-        item, decision, cancel = self.item, self.item.decision, self.live.spec.cancel
+        """Run a subagent, ask the sources or show what came from outside, and answer the call."""
+        spawn, decision = self.live.spec.children.get(self.call.name), self.item.decision
         if self.tool is not None and self.tool.meta:
             async with aclosing(self._meta(checked)) as answering:
                 async for step in answering:
                     yield step
             return
-        if item.request is not None and item.request.kind == "external" and decision is not None:
-            yield await self._end(self._outside(decision), checked)
+        if spawn is None:
+            if decision is not None:
+                yield await self._end(self._outside(decision), checked)
             return
-        if cancel is not None:
-            cancel.check()  # a call that is noted as running must have begun
-        mark = checked.digest(self.call.name)
-        # An answer to a call that hangs in the air counts as one more attempt.
-        yield ToolRunning(key=item.call.key, digest=mark, attempt=item.attempt + 1, changed_input=changed)
+        yield self._running(checked, changed)
         fault.point("tool.before")
-        spawn = self.live.spec.children.get(self.call.name)
-        if spawn is not None:
-            outcome: _Outcome | None = None
-            async with aclosing(self._child(spawn, checked)) as events:
-                async for event in events:
-                    if isinstance(event, _Outcome):
-                        outcome = event
-                    else:
-                        yield event
-            if outcome is None:
-                return  # it waits for a person, and the call with it
-        else:
-            outcome = await self._called(checked)
+        outcome: Outcome | None = None
+        async with aclosing(self._child(spawn, checked)) as events:
+            async for event in events:
+                if isinstance(event, Outcome):
+                    outcome = event
+                else:
+                    yield event
+        if outcome is None:
+            return  # it waits for a person, and the call with it
         fault.point("tool.after")
         yield await self._end(outcome, checked)
 
-    def _outside(self, decision: ApprovalResolved) -> _Outcome:
+    def _outside(self, decision: ApprovalResolved) -> Outcome:
         try:
             rendered = render_result(decision.value)
         except ToolError as error:
-            return _Outcome(str(error), is_error=True)
-        return _Outcome(rendered.text, is_error=decision.is_error, rendered=rendered)
+            return Outcome(str(error), is_error=True)
+        return Outcome(rendered.text, is_error=decision.is_error, rendered=rendered)
 
-    async def _child(self, spawn: Any, checked: Checked) -> AsyncGenerator[AgentEvent | _Outcome, None]:
+    async def _child(self, spawn: Any, checked: Checked) -> AsyncGenerator[AgentEvent | Outcome, None]:
         try:
             child = spawn(checked.values, self.live, (*self.live.spec.path, self.item.public_id))
         except Exception as error:  # noqa: BLE001 - the door: a model of its own may not be made
-            yield _Outcome(self._error_text(error), is_error=True)
+            yield Outcome(self._error_text(error), is_error=True)
             return
         turn = ChildTurn(child, self.live, self.item.public_id, self.rt)
         async with aclosing(turn.events()) as events:
@@ -374,12 +355,12 @@ class _Call:
             return
         if turn.error is not None:
             text = f"{turn.name} failed: {self._error_text(turn.error)}"
-            yield _Outcome(text, is_error=True)
+            yield Outcome(text, is_error=True)
             return
         text, is_error = turn.result()
-        yield _Outcome(text, is_error=is_error, cuts=False)
+        yield Outcome(text, is_error=is_error, cuts=False)
 
-    async def _called(self, checked: Checked) -> _Outcome:
+    async def _called(self, checked: Checked) -> Outcome:
         timeout = self._timeout()
         try:
             rendered = render_result(await self._value(checked.values, timeout))
@@ -387,10 +368,10 @@ class _Call:
             raise
         except StepTimeoutError:
             text = f"{self.call.name} timed out after {timeout:.3g} s; what it did by then is not known."
-            return _Outcome(text, is_error=True)
+            return Outcome(text, is_error=True)
         except Exception as error:  # noqa: BLE001 - the door
-            return _Outcome(self._error_text(error), is_error=True)
-        return _Outcome(rendered.text, is_error=False, rendered=rendered)
+            return Outcome(self._error_text(error), is_error=True)
+        return Outcome(rendered.text, is_error=False, rendered=rendered)
 
     async def _value(self, arguments: Mapping[str, Any], timeout: float | None) -> Any:
         spec, bound = self.live.spec, self.bound
@@ -411,7 +392,7 @@ class _Call:
         run = _async_run(bound) if bound.is_async else bound.run
         return await self.rt.call(step, run, arguments, context, timeout=timeout, effect=True)
 
-    async def _end(self, outcome: _Outcome, checked: Checked | None) -> ToolFinished:
+    async def _end(self, outcome: Outcome, checked: Checked | None) -> ToolFinished:
         """Return the answer to the call, as hooks and the cap leave it, once it is noted.
 
         checked: None where the arguments did not fit; hooks see those that were asked for.
@@ -422,13 +403,12 @@ class _Call:
             changed = await tell_hooks(hooks, self.call.name, self.item.call.key, arguments, text, self.rt)
             if changed is not None:
                 text, rendered = changed.text, changed
-        mark = _fingerprint(self.call, text, is_error=outcome.is_error)
+        mark = fingerprint(self.asked_digest, text, is_error=outcome.is_error)
         if outcome.cuts:
             text = self._capped(text)
-        decision = self.item.decision or self.live.decision(self.item.call.key)
-        if decision is not None and decision.updated_input is not None and not outcome.is_error:
+        if (decision := self.answer) is not None and decision.updated_input is not None and not outcome.is_error:
             text += f"\n[The input was changed before it ran: {render_result(decision.updated_input).text}]"
-        finished = ToolFinished(
+        answer = ToolFinished(
             key=self.item.call.key,
             tool_call_id=self.item.public_id,
             name=self.call.name,
@@ -441,8 +421,8 @@ class _Call:
             output=outcome.output,
             output_error=outcome.text if outcome.is_error and self._reader is not None else None,
         )
-        await self.rt.settle(finished)
-        return finished
+        await self.rt.settle(answer)
+        return answer
 
     def _timeout(self) -> float | None:
         """Return the seconds that the function may take: its own limit, or what is left of the turn's time."""
@@ -472,9 +452,3 @@ def _async_run(bound: BoundTool) -> Callable[[Mapping[str, Any], ToolContext], A
         return await bound.run(arguments, context)
 
     return run
-
-
-def _fingerprint(call: ToolCall, text: str, *, is_error: bool) -> str:
-    """Return what tells a call with its whole answer from others; it begins with `e` for an error."""
-    shown = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{'e' if is_error else 'r'}{digest(call.name, call.arguments)}{shown}"

@@ -75,7 +75,7 @@ async def run_turn(
     live = live or LiveTurn(run, spec)
     if run.phase == "ended":
         return
-    is_resumed = run.phase != "new" and not spec.path
+    is_resumed, is_pooled = run.phase != "new" and not spec.path, spec.pool.limits is not None
     first = _first(run, spec, prompt)
     run = live.run = evolve(run, first)
     if is_resumed:
@@ -101,7 +101,7 @@ async def run_turn(
                         yield event  # neither folded nor checkpointed
                         continue
                     run = live.run = evolve(run, event)
-                    if not event.path:
+                    if is_pooled and not event.path:
                         spec.pool.note(event)
                     await rt.checkpoint(run, event)
                     if type(event) is TurnFinished and not event.path:
@@ -170,14 +170,15 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
 
 
 def _spent(run: Run, live: LiveTurn, rt: Runtime) -> Spent:
-    return live.spent(run, rt.monotonic(), _estimate(run, live))
+    estimate = _estimate(run, live)
+    return live.spent(run, rt.monotonic(), estimate) if live.is_limited else Spent(next_call_estimate=estimate)
 
 
 def _estimate(run: Run, live: LiveTurn) -> int:
     """Return the tokens of the next request. It only matters between rounds, where something can still be done."""
     spec = live.spec
-    is_asked = spec.policy.window or run.room or spec.policy.limits is not None or spec.pool.limits is not None
-    return live.next_call_estimate(run) + live.source_room(run) if is_asked and run.phase == "idle" else 0
+    is_asked = run.phase == "idle" and (spec.policy.window or run.room or live.is_limited)
+    return live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
 
 
 async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
