@@ -556,3 +556,48 @@ def test_an_answered_run_still_belongs_to_who_answered(store: Any) -> None:
         list(agent.stream("another"))
     list(agent.resume(run_id_of(agent)))
     assert effects == ["t"]
+
+
+@pytest.mark.parametrize("way", ["callback", "deferred", "unknown", "remembered"])
+def test_what_runs_is_what_was_shown_where_the_input_is_converted(store: Any, way: str) -> None:
+    class Died(BaseException):
+        pass
+
+    ran: list[tuple[str, int, int]] = []
+
+    @tool(requires_approval=way != "unknown")
+    def pay(to: str, cents: int, tries: int = 1) -> str:
+        """Pay."""
+        ran.append((to, cents, tries))
+        if way == "unknown" and len(ran) == 1:
+            raise Died
+        return f"paid {cents}"
+
+    pays = calls(call("pay", {"to": "ann", "cents": "900"}))
+
+    def agent() -> Agent:
+        made = Agent(llm=answers(pays, pays, says("done"))).with_tools([pay]).with_conversation(store, "c1")
+        if way in ("callback", "remembered"):
+            remember: Any = {} if way == "remembered" else None
+            return made.with_approval(lambda request: ApprovalDecision(approved=True, remember=remember))
+        return made.with_approval(defer=True, on_unknown="ask")
+
+    first = agent()
+    if way == "unknown":
+        with pytest.raises(Died):
+            list(first.stream("go"))
+        (summary,) = store.runs.waiting("c1")
+        run_id = summary.run_id
+        list(first.resume(run_id))
+    else:
+        list(first.stream("go"))
+    while first.last_turn is not None and first.last_turn.stopped_by == "approval":
+        (request,) = first.last_turn.waiting
+        assert request.tool_input == {"to": "ann", "cents": 900, "tries": 1}
+        list(agent_resumed(first := agent(), request.run_id, request.id))
+    assert set(ran) == {("ann", 900, 1)}
+    assert [run.status for run in store.runs.list(conversation_id="c1")] == ["ended"]
+
+
+def agent_resumed(agent: Agent, run_id: str, call_id: str) -> list[AgentEvent]:
+    return list(agent.resume(run_id, {call_id: YES}))

@@ -19,9 +19,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_store_gives_signs_of_life_for_what_it_holds(path: Path) -> None:
-    with SqliteStore(path, lease_seconds=0.3) as store, SqliteStore(path) as other:
+    with SqliteStore(path, lease_seconds=2.5) as store, SqliteStore(path) as other:
         store.runs.begin("r1", "c1", 0, PROMPT)
-        time.sleep(0.8)
+        time.sleep(3)
         assert other.runs.summary("r1").status == "running"
         with pytest.raises(ConflictError, match="alive"):
             other.runs.claim("r1")
