@@ -5,6 +5,7 @@ Where DESIGN differs from the peer, the docstring says so and the test asserts w
 
 import asyncio
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -825,7 +826,8 @@ def test_guide_approval_as_printed() -> None:
 
 
 def test_6_10_a_model_without_a_price_is_warned_of_once() -> None:
-    with pytest.warns(UserWarning, match="is not known") as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         agent = limited(scripted(), UsageLimits(cost_limit=1.0))
         agent.with_tools([look.model_copy(update={"name": "look_again"})])
         agent.with_subagents([SubagentDefinition(name="s", description="S.")])
