@@ -5,6 +5,7 @@ Where DESIGN differs from the peer, the docstring says so and the test asserts w
 
 import asyncio
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -822,3 +823,12 @@ def test_guide_approval_as_printed() -> None:
     agent = Agent(llm=scripted(script, says("ok")))
     agent.with_tools([delete_records]).with_approval(approve)
     assert arguments_seen(agent, "asyncio") == ["deleted old", "Denied: user declined — suggest a dry run"]
+
+
+def test_6_10_a_model_without_a_price_is_warned_of_once() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agent = limited(scripted(), UsageLimits(cost_limit=1.0))
+        agent.with_tools([look.model_copy(update={"name": "look_again"})])
+        agent.with_subagents([SubagentDefinition(name="s", description="S.")])
+    assert len(caught) == 1

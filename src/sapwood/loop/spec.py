@@ -251,8 +251,7 @@ class LiveTurn:
         """Return what was used, for decide where something is limited."""
         pool = self.spec.pool
         tally = run.tally.replace(seconds=self.seconds(run, now))
-        next_call = self.next_call(estimate) if run.phase == "idle" else Tally()
-        return Spent(tally, pool.spent(now), pool.limits, estimate, next_call)
+        return Spent(tally, pool.spent(now), pool.limits, estimate, self.next_call(estimate))
 
     def budget_note(self, run: Run, now: float) -> str:
         """Return the word on what is left of the limits."""
@@ -265,6 +264,9 @@ class LiveTurn:
         """Return what a model call with a request of so many tokens is thought to use."""
         cap = self.spec.max_response_tokens or WRAP_UP_TOKENS
         usage = Usage(estimate, min(cap, WRAP_UP_TOKENS))
+        limits = (self.spec.pool.limits, self.spec.policy.limits)
+        if all(item is None or item.cost_limit is None for item in limits):
+            return Tally(usage, 1)
         provider, _, model = self.provider.profile.origin.partition("/")
         return Tally(usage, 1, cost_usd=cost_of(usage, provider, model) or 0.0)
 

@@ -170,14 +170,15 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
 
 
 def _spent(run: Run, live: LiveTurn, rt: Runtime) -> Spent:
+    if run.phase != "idle":
+        return Spent()  # nothing is looked at before the round is over
     estimate = _estimate(run, live)
     return live.spent(run, rt.monotonic(), estimate) if live.is_limited else Spent(next_call_estimate=estimate)
 
 
 def _estimate(run: Run, live: LiveTurn) -> int:
     """Return the tokens of the next request. It only matters between rounds, where something can still be done."""
-    spec = live.spec
-    is_asked = run.phase == "idle" and (spec.policy.window or run.room or live.is_limited)
+    is_asked = run.phase == "idle" and (live.spec.policy.window or run.room or live.is_limited)
     return live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
 
 
