@@ -211,11 +211,6 @@ class _Call:
                 checked = self._decided(bound)
             else:
                 checked = check(bound, self.call.arguments if item.tool_input is None else item.tool_input)
-            if item.state == "running" and not self._may_run_again(bound):
-                async with aclosing(self._interrupted(checked, bound)) as events:
-                    async for event in events:
-                        yield event
-                return
             if item.state not in ("decided", "running"):
                 async with aclosing(self._gate(checked, bound)) as steps:
                     async for step in steps:
@@ -235,7 +230,9 @@ class _Call:
             text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
             yield await self._end(_Outcome(text, is_error=True), None, bound)
             return
-        async with aclosing(self._performed(checked, bound)) as events:
+        is_lost = item.state == "running" and not self._may_run_again(bound)
+        flow = self._interrupted(checked, bound) if is_lost else self._performed(checked, bound)
+        async with aclosing(flow) as events:
             async for event in events:
                 yield event
 
@@ -371,7 +368,9 @@ class _Call:
             rendered = render_result(await self._value(bound, checked.values, timeout))
         except (BlockingCallError, RunCancelledError):
             raise
-        except StepTimeoutError:
+        except StepTimeoutError as error:
+            if timeout is None:  # it is of something that the function itself waited for
+                return _Outcome(self._error_text(error), is_error=True)
             text = f"{self.call.name} timed out after {timeout:.3g} s; what it did by then is not known."
             return _Outcome(text, is_error=True)
         except Exception as error:  # noqa: BLE001 - the door
