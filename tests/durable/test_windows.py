@@ -1,13 +1,27 @@
 """The small windows in which a crash or a lost answer once did harm: each was found by the simulation."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sapwood import Agent, ConflictError, StoreError, SubagentDefinition, TurnFinished, tool
-from sapwood.core.events import ToolFinished, ToolRunning
+from sapwood import (
+    Agent,
+    ApprovalDecision,
+    ConflictError,
+    RunPausedError,
+    StoreError,
+    SubagentDefinition,
+    TurnFinished,
+    tool,
+)
+from sapwood.agent.answers import Answers
+from sapwood.agent.durable import record_answers
+from sapwood.core.events import RoundRestarted, ToolFinished, ToolRunning
+from sapwood.core.model import ModelProfile, ModelRequest, RestartChunk, TextChunk
 from sapwood.core.transcript import INTERRUPTED, repair
+from sapwood.runtime.blocking import BlockingRuntime
 from sapwood.stores.in_process_runs import InProcessStore
 from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing import call, calls, fails, says, scripted
@@ -122,3 +136,35 @@ def test_a_run_that_was_announced_twice_is_never_run_twice() -> None:
     (run,) = store.runs.waiting()
     list(agent_of(store, says("It may be paid."), tools=[pay]).resume(run.run_id))
     assert results(store, run.run_id) == [((), "r0c0", INTERRUPTED)]
+
+
+def test_a_store_that_loses_an_answer_is_told_of_and_not_the_conflict_that_follows_from_it() -> None:
+    inner = InProcessStore()
+
+    class Handing:
+        """Hands over to another model in the middle of its reply."""
+
+        profile = ModelProfile("first", "m")
+
+        def stream(self, request: ModelRequest) -> Any:
+            yield TextChunk("Let me")
+            yield RestartChunk("overloaded", "second/m")
+            yield TextChunk("Once more")
+
+    agent = Agent(llm=Handing()).with_conversation(Forgetful(inner, RoundRestarted), "c1")
+    with pytest.raises(StoreError, match="the answer was lost"):
+        list(agent.stream("go"))
+    assert inner.runs.waiting()[0].status == "interrupted"
+
+
+def test_a_run_that_was_answered_says_that_it_is_to_be_resumed() -> None:
+    store = InProcessStore()
+    guarded = tool(pay.fn, name="pay", requires_approval=True)
+    agent = agent_of(store, calls("pay"), tools=[guarded]).with_approval(defer=True)
+    list(agent.stream("go"))
+    (run,) = store.runs.waiting()
+    answers = Answers({"r0c0": ApprovalDecision(approved=True)})
+    with suppress(StopIteration):
+        record_answers(store.runs, run.run_id, answers, BlockingRuntime()).send(None)
+    with pytest.raises(RunPausedError, match="was answered, and nobody has gone on with it yet; resume it"):
+        list(agent.stream("and now?"))

@@ -16,6 +16,7 @@ from sapwood.core.decide import CloseRound, Finish, decide
 from sapwood.core.errors import ConfigError, ConflictError, ConversationBusyError, RunPausedError
 from sapwood.core.events import AgentEvent, RoundFinished, ToolFinished, TurnFinished
 from sapwood.core.evolve import evolve
+from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message
 from sapwood.core.ports import ConversationStore, RunStore, Runtime
 from sapwood.core.run import OpenCall, Run
@@ -142,11 +143,18 @@ def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> 
 
 
 def _what_waits(run: Run) -> str:
+    if run.can_go_on():
+        return f"run {run.run_id!r} was answered, and nobody has gone on with it yet; resume it"
     waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting())
     if waiting:
         return f"run {run.run_id!r} waits for an answer to {waiting}; resume it with decisions"
-    limits = ", ".join(str(breach) for breach in run.limits) or "a limit"
+    limits = ", ".join(str(breach) for breach in _limits(run))
     return f"run {run.run_id!r} waits at {limits}; resume it with extend=, or extend={{}} to let it finish"
+
+
+def _limits(run: Run) -> tuple[LimitBreach, ...]:
+    below = (breach for child in run.children.values() for breach in _limits(child.run))
+    return (*(run.limits if run.asks else ()), *below)
 
 
 async def _turn(
