@@ -89,8 +89,9 @@ async def resumed_turn(
     runs = keeping.runs
     if runs is None:
         raise ConfigError("there is no run store to resume from; give the agent one with with_run_store(...)")
-    # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
-    answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
+    if answers.decisions or answers.extend:
+        # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
+        answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
     stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
     try:

@@ -3,6 +3,7 @@
 Law: names on the wire are stable once released; an older version is upgraded here and nowhere else.
 """
 
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +15,12 @@ from sapwood.core.struct import Data
 VERSION = 1
 D = TypeVar("D", bound=Data)
 _ENCODER = msgspec.json.Encoder()
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type, made once: making it takes longer than most values take to be read."""
+    return msgspec.json.Decoder(kind)
 
 
 class _Envelope(msgspec.Struct, omit_defaults=False):
@@ -34,15 +41,16 @@ def to_json(value: Data) -> bytes:
 def from_json(source: bytes | str, kind: type[D]) -> D:
     """Return the value of this class that the JSON describes; raises ValueError where it does not."""
     try:
-        return msgspec.json.decode(source, type=kind)
+        value: D = _decoder(kind).decode(source)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not a {kind.__name__}: {error}") from error
+    return value
 
 
 def event_from_json(source: bytes | str) -> AgentEvent:
     """Return the event that the JSON describes; raises ValueError where it does not."""
     try:
-        event: AgentEvent = msgspec.json.decode(source, type=AgentEvent)
+        event: AgentEvent = _decoder(AgentEvent).decode(source)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ValueError(f"not an event: {error}") from error
     return event
