@@ -14,7 +14,7 @@ from benchmarks.rows import Row
 
 NAMES = (
     *("imports", "first_token", "model_call", "text_delta", "codec_event", "http_delta", "tool_rounds", "many_turns"),
-    *("cache_prefix", "counting", "journal", "governed"),
+    *("cache_prefix", "counting", "journal", "governed", "durable"),
 )
 
 

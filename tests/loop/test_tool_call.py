@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sapwood.context.source import ContextSource, Contribution, Loaded, Turn
-from sapwood.core.errors import RunCancelledError, ToolError
+from sapwood.core.errors import RunCancelledError, StepTimeoutError, ToolError
 from sapwood.core.events import AgentEvent, ToolFinished, ToolRunning
 from sapwood.core.messages import Image, Message, ToolCall
 from sapwood.core.run import Run
@@ -161,3 +161,13 @@ def test_an_attempt_after_a_crash_is_counted(runtime: str) -> None:
         spec(scripted(says("ok")), [bound("add", lambda: "3", read_only=True)]), None, run=crashed, runtime=runtime
     )
     assert [event.attempt for event in again if isinstance(event, ToolRunning)] == [2]
+
+
+@RUNTIMES
+def test_a_time_out_of_something_inside_a_function_is_an_error_of_the_function(runtime: str) -> None:
+    def ask() -> None:
+        raise StepTimeoutError("no outcome after 3 s")
+
+    events = turn(spec(scripted(calls("ask"), says("ok")), [bound("ask", ask)], expose_errors=True), runtime=runtime)
+    (finish,) = finishes(events)
+    assert (finish.result, finish.is_error) == ("StepTimeoutError: no outcome after 3 s", True)

@@ -2,12 +2,15 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from sapwood import Agent, ApprovalDecision, ExternalResult, SubagentDefinition, UsageLimits, tool
+from sapwood.agent.answers import Answers
 from sapwood.core.codec import to_json
 from sapwood.core.errors import ToolError
 from sapwood.core.memory import MemoryRecord
@@ -22,8 +25,10 @@ from sapwood.sources.memory import memory_source
 from sapwood.stores.in_process import create_memory_store
 from sapwood.stores.in_process_runs import InProcessStore
 from sapwood.testing import call, calls, says, scripted
+from sapwood.testing.faults import Crash, crash_at
 from support.turns import bound, long_history, spec
 
+Segments: TypeAlias = Iterator[tuple[Agent, Answers | None]]
 USAGE = Usage(prompt_tokens=120, completion_tokens=12)
 
 
@@ -75,16 +80,129 @@ CASES: dict[str, Callable[[], Any]] = {
 }
 
 
+@tool(requires_approval=True)
+def guarded(what: str) -> str:
+    """Write, if a person agrees."""
+    return f"wrote {what}"
+
+
+@tool(external=True)
+def outside(what: str) -> str:
+    """Done by somebody outside."""
+    raise AssertionError("it is not run here")
+
+
+class Invoice(TypedDict):
+    """A structured output."""
+
+    customer: str
+    total: float
+
+
+def governed(*replies: Any, **more: Any) -> Agent:
+    helper = SubagentDefinition(name="helper", description="Helps.", tools=(guarded,), **more)
+    agent = Agent(llm=scripted(*replies)).with_tools([guarded, outside]).with_subagents([helper])
+    return agent.with_approval(defer=True, expires_seconds=600)
+
+
+ASKED = calls(call("guarded", {"what": "a"}), call("guarded", {"what": "b"}, id="b"), usage=USAGE)
+TASK = calls(call("task", {"agent_name": "helper", "task": "Write c"}), usage=USAGE)
+YES, NO = ApprovalDecision(approved=True, by="ann"), ApprovalDecision(approved=False, reason="too much")
+OTHER = ApprovalDecision(approved=True, updated_input={"what": "d"})
+
+
+def waits_for_approval() -> Segments:
+    yield governed(ASKED), None
+
+
+def approved() -> Segments:
+    yield governed(ASKED), None
+    yield governed(says("Done.", usage=USAGE)), Answers({"r0c0": OTHER, "b": NO})
+
+
+def child_waits() -> Segments:
+    yield governed(TASK, calls(call("guarded", {"what": "c"}))), None
+
+
+def child() -> Segments:
+    yield governed(TASK, calls(call("guarded", {"what": "c"}))), None
+    yield governed(says("It is written."), says("Done.", usage=USAGE)), Answers({"r0c0/r0c0": YES})
+
+
+def from_outside() -> Segments:
+    yield governed(calls(call("outside", {"what": "a"}))), None
+    yield governed(says("Seen.")), Answers({"r0c0": ExternalResult({"rows": [1, None]}, by="robot")})
+
+
+def at_limit() -> Segments:
+    limits = UsageLimits(tool_calls_limit=1, on_limit="ask")
+    many = [call("task", {"agent_name": "nobody", "task": "x"}), call("task", {"agent_name": "nobody", "task": "y"})]
+    yield governed(calls(*many)).with_usage_limits(limits), None
+    yield governed(says("Done.")).with_usage_limits(limits), Answers(extend={"tool_calls": 2}, by="ann")
+
+
+def limit_ends() -> Segments:
+    many = [call("nothing"), call("nothing"), call("nothing")]
+    yield governed(calls(*many), says("That is all.")).with_usage_limits(UsageLimits(tool_calls_limit=2)), None
+
+
+def output() -> Segments:
+    wrong = calls(call("final_result", {"customer": "ACME"}))
+    right = calls(call("final_result", {"customer": "ACME", "total": 2.5}))
+    yield governed(says("Let me see."), wrong, right).with_output_model(Invoice, max_output_retries=3), None
+
+
+def in_flight() -> Segments:
+    yield governed(ASKED, says("?")), None
+    yield governed(says("I do not know.")), Answers({"r0c0": YES, "b": YES})
+
+
+GOVERNED: dict[str, Callable[[], Segments]] = {
+    case.__name__: case
+    for case in (
+        *(waits_for_approval, approved, child_waits, child, from_outside),
+        *(at_limit, limit_ends, output, in_flight),
+    )
+}
+CRASHES = {"in_flight": ("tool.after", 2)}
+"""Where a case dies, and at which visit; it is resumed once more after that."""
+
+
 def journal(name: str) -> list[str]:
     """Return the lines of a case."""
     store = InProcessStore()
+    if name in GOVERNED:
+        return lines(_segments(store, name), store.reopened())
     saving = SavingRuntime(BlockingRuntime(), store.runs, run_id=name, conversation_id="c1", base_seq=0)
     try:
         list(iterate(run_turn(start_run(name), CASES[name](), saving, prompt=Message.user("Do I like tea?"))))
     except KeyboardInterrupt:
         print(f"{name} was interrupted, as it is to be")
-    run = store.runs.load(name)
-    return [json.dumps(end_of(run)), *(to_json(event).decode() for event in store.runs.events(name))]
+    return lines(name, store)
+
+
+def lines(run_id: str, store: InProcessStore) -> list[str]:
+    """Return what a turn became, and its events."""
+    run = store.runs.load(run_id)
+    return [json.dumps(end_of(run)), *(to_json(event).decode() for event in store.runs.events(run_id))]
+
+
+def _segments(store: InProcessStore, name: str) -> str:
+    """Run the segments of a case, each in a process of its own, and return the id of its run."""
+    point, visit = CRASHES.get(name, ("", 0))
+    for agent, answers in GOVERNED[name]():
+        agent.with_conversation(store, "c1")
+        waiting = store.runs.waiting()
+        turn = (
+            agent.resume(waiting[0].run_id, answers.decisions, extend=answers.extend) if waiting and answers else None
+        )
+        try:
+            with crash_at(point, visit=visit) if point else nullcontext():
+                list(turn or agent.stream("Do I like tea?"))
+        except Crash:
+            store = store.reopened()
+            list(governed(says("I do not know.")).with_conversation(store, "c1").resume(waiting[0].run_id))
+    return store.runs.list()[0].run_id
 
 
 def end_of(run: Run) -> dict[str, Any]:
@@ -104,5 +222,5 @@ def end_of(run: Run) -> dict[str, Any]:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    for case in CASES:
+    for case in (*CASES, *GOVERNED):
         (folder / f"{case}.jsonl").write_text("\n".join(journal(case)) + "\n", encoding="utf-8")

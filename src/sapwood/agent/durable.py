@@ -12,15 +12,18 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from sapwood.agent.answers import Answers, answers_of
-from sapwood.core.errors import ConfigError, ConversationBusyError, RunPausedError, StoreError
-from sapwood.core.events import AgentEvent, ToolFinished, TurnFinished
+from sapwood.core.decide import CloseRound, Finish, decide
+from sapwood.core.errors import ConfigError, ConflictError, ConversationBusyError, RunPausedError, StoreError
+from sapwood.core.events import AgentEvent, RoundFinished, ToolFinished, TurnFinished
 from sapwood.core.evolve import evolve
+from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message
 from sapwood.core.ports import ConversationStore, RunStore, Runtime
 from sapwood.core.run import OpenCall, Run
-from sapwood.core.stored import Compacted, StoredRun
+from sapwood.core.stored import Compacted, Conversation, StoredRun
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.core.transcript import INTERRUPTED, Transcript
+from sapwood.core.usage import RoundUsage
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import start_run
 from sapwood.loop.turn import run_turn
@@ -33,6 +36,7 @@ OnEnd: TypeAlias = Callable[[LiveTurn], None]
 
 MOVED_ON = "Denied: the user moved on to something else."
 NOT_BEGUN = "Not run: the turn was broken off before."
+ANOTHER_PROMPT = "another prompt came"
 BUSY_SECONDS = 0.05
 """How long a prompt waits before it looks again whether a conversation is free; each time twice as long, up to 1 s."""
 
@@ -93,19 +97,23 @@ async def resumed_turn(
     runs = keeping.runs
     if runs is None:
         raise ConfigError("there is no run store to resume from; give the agent one with with_run_store(...)")
-    # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
-    run: Run = await _kept(rt, "run.load", runs.load, run_id)
-    if run.phase == "ended":
-        raise StoreError(f"run {run_id!r} has ended ({run.stopped_by}); there is nothing to go on with")
-    answers_of(run, answers, rt.now())
+    if answers.decisions or answers.extend:
+        # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
+        run: Run = await _kept(rt, "run.load", runs.load, run_id)
+        if run.phase == "ended":
+            raise StoreError(f"run {run_id!r} has ended ({run.stopped_by}); there is nothing to go on with")
+        answers_of(run, answers, rt.now())
     stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
     try:
-        history = Transcript.of(stored.past)
+        history, is_recorded = Transcript.of(stored.past), False
         if keeping.conversations is not None and stored.conversation_id is not None:
             loaded = await _kept(rt, "conversation.load", keeping.conversations.load, stored.conversation_id)
-            history = Transcript.of(loaded.messages)
+            history, is_recorded = _before(loaded, stored.run)
         spec = make(history)
+        if is_recorded and not _is_over(stored.run, spec, rt):
+            await _closed(keeping, stored, saving, rt, ANOTHER_PROMPT)
+            raise ConflictError(f"run {run_id!r} was closed, as another prompt came; what it did is in the history")
         events = checked_answers(stored.run, answers, spec, rt)
         run = stored.run.replace(conversation_id=stored.conversation_id)
         spec = _recorded(spec, keeping, run, saving)
@@ -115,6 +123,23 @@ async def resumed_turn(
                 yield event
     finally:
         await saving.release()
+
+
+def _before(loaded: Conversation, run: Run) -> tuple[Transcript, bool]:
+    """Return the history without the messages of the run, and whether they were in it: it broke off at its very end."""
+    own = Transcript.of(run.messages)[:]
+    if loaded.version == run.base_seq or loaded.messages[-len(own) :] != own:
+        return Transcript.of(loaded.messages), False
+    return Transcript.of(loaded.messages[: -len(own)]), True
+
+
+def _is_over(run: Run, spec: TurnSpec, rt: Runtime) -> bool:
+    """Tell whether all that was left to this run is to say that it has ended."""
+    spec.pool.rebuild(run)
+    spent = LiveTurn(run, spec).spent(run, rt.monotonic(), 0)
+    if isinstance(decide(run, spec.policy, spent), CloseRound):  # which may wait, so it need not be stored
+        run = evolve(run, RoundFinished(round=run.round, usage=RoundUsage(run.round)))
+    return isinstance(decide(run, spec.policy, spent), Finish)
 
 
 def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> Sequence[AgentEvent]:
@@ -130,11 +155,18 @@ def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> 
 
 
 def _what_waits(run: Run) -> str:
+    if run.can_go_on():
+        return f"run {run.run_id!r} was answered, and nobody has gone on with it yet; resume it"
     waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting())
     if waiting:
         return f"run {run.run_id!r} waits for an answer to {waiting}; resume it with decisions"
-    limits = ", ".join(str(breach) for breach in run.limits) or "a limit"
+    limits = ", ".join(str(breach) for breach in _limits(run))
     return f"run {run.run_id!r} waits at {limits}; resume it with extend=, or extend={{}} to let it finish"
+
+
+def _limits(run: Run) -> tuple[LimitBreach, ...]:
+    below = (breach for child in run.children.values() for breach in _limits(child.run))
+    return (*(run.limits if run.asks else ()), *below)
 
 
 async def _turn(
@@ -235,25 +267,27 @@ async def record_answers(runs: RunStore, run_id: str, answers: Answers, rt: Runt
         await saving.release()
 
 
-async def close(
-    keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, why: str = "another prompt came"
-) -> None:
+async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, why: str = ANOTHER_PROMPT) -> None:
     """End a run that nobody goes on with: its open calls are answered, and what it did enters the conversation."""
     stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
     saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
     try:
-        run = stored.run.replace(conversation_id=stored.conversation_id)
-        closing = [_unanswered(item) for item in run.calls if item.state != "done"]
-        for event in closing:
-            run = evolve(run, event)
-            await saving.checkpoint(run, event)
-        if keeping.conversations is not None and stored.conversation_id is not None:
-            store, conversation_id = keeping.conversations, stored.conversation_id
-            await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
-        ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", why))
-        await saving.checkpoint(evolve(run, ended), ended)
+        await _closed(keeping, stored, saving, rt, why)
     finally:
         await saving.release()
+
+
+async def _closed(keeping: Keeping, stored: StoredRun, saving: SavingRuntime, rt: Runtime, why: str) -> None:
+    run = stored.run.replace(conversation_id=stored.conversation_id)
+    closing = [_unanswered(item) for item in run.calls if item.state != "done"]
+    for event in closing:
+        run = evolve(run, event)
+        await saving.checkpoint(run, event)
+    if keeping.conversations is not None and stored.conversation_id is not None:
+        store, conversation_id = keeping.conversations, stored.conversation_id
+        await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
+    ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", why))
+    await saving.checkpoint(evolve(run, ended), ended)
 
 
 def _unanswered(item: OpenCall) -> ToolFinished:

@@ -5,6 +5,7 @@ wrote is not lost: a field that is not known is left out, a part of a message th
 an `Opaque`, and anything else that is not known is an error that names its place.
 """
 
+from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -20,6 +21,12 @@ UNKNOWN = "sapwood"
 """Where an `Opaque` keeps a part of a kind that this version does not know."""
 D = TypeVar("D", bound=Data)
 _ENCODER = msgspec.json.Encoder()
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type, made once: making it takes longer than most values take to be read."""
+    return msgspec.json.Decoder(kind)
 
 
 class _Envelope(msgspec.Struct, omit_defaults=False):
@@ -63,7 +70,7 @@ def event_from_json(source: bytes | str) -> AgentEvent:
 
 def _decoded(source: bytes | str, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(source, type=kind)
+        return _decoder(kind).decode(source)
     except msgspec.ValidationError:
         plain: Any = msgspec.json.decode(source)
         if not _keep_unknown(plain):

@@ -29,9 +29,13 @@ _WHY = {
 
 
 class ChildRuntime:
-    """The parent's runtime, for a child: what the child notes is noted by the parent, with the path that led to it."""
+    """The parent's runtime, for a child: what the child notes is noted by the parent, with the path that led to it.
+
+    lost: why an outcome could not be noted. That ends the parent too, whose turn is kept in the same place.
+    """
 
     def __init__(self, inner: Runtime, call_id: str) -> None:
+        self.lost: Exception | None = None
         self._inner = inner
         self._call_id = call_id
 
@@ -61,7 +65,11 @@ class ChildRuntime:
 
     async def settle(self, event: AgentEvent) -> None:
         """Note an outcome at once, under the path of the child."""
-        await self._inner.settle(event.replace(path=(self._call_id, *event.path)))
+        try:
+            await self._inner.settle(event.replace(path=(self._call_id, *event.path)))
+        except Exception as error:
+            self.lost = error
+            raise
 
     async def sleep(self, seconds: float) -> None:
         """As the parent's."""
@@ -121,7 +129,9 @@ class ChildTurn:
                     yield event.replace(path=(*path, *event.path))
         except (BlockingCallError, RunCancelledError):
             raise
-        except Exception as error:  # noqa: BLE001 - the door: a child that fails leaves its siblings alone
+        except Exception as error:  # the door: a child that fails leaves its siblings alone
+            if error is self._rt.lost:
+                raise
             self.error = error
         if self.error is not None and self._live.interrupted is not None:
             yield self._live.interrupted.replace(path=path)

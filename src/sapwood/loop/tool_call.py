@@ -143,11 +143,6 @@ class _Call:
         checked: Checked | None = None
         try:
             asked = checked = self._input()
-            if item.state == "running" and not self._may_run_again():
-                async with aclosing(self._interrupted(checked)) as events:
-                    async for event in events:
-                        yield event
-                return
             if item.state != "running" and not self._is_decided() and self._is_gated():
                 async with aclosing(self._gate(checked)) as steps:
                     async for step in steps:
@@ -169,8 +164,9 @@ class _Call:
             return
         # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
         changed = item.changed_input if checked is asked else checked.raw
-        if not self._is_plain():
-            flow = self._performed(checked, changed)
+        is_lost = item.state == "running" and not self._may_run_again()
+        if is_lost or not self._is_plain():
+            flow = self._interrupted(checked) if is_lost else self._performed(checked, changed)
             if self._reader is not None:
                 flow = self._recorded(self._reader, checked)
             async with aclosing(flow) as events:
@@ -366,7 +362,9 @@ class _Call:
             rendered = render_result(await self._value(checked.values, timeout))
         except (BlockingCallError, RunCancelledError):
             raise
-        except StepTimeoutError:
+        except StepTimeoutError as error:
+            if timeout is None:  # it is of something that the function itself waited for
+                return Outcome(self._error_text(error), is_error=True)
             text = f"{self.call.name} timed out after {timeout:.3g} s; what it did by then is not known."
             return Outcome(text, is_error=True)
         except Exception as error:  # noqa: BLE001 - the door

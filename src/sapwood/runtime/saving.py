@@ -87,6 +87,7 @@ class SavingRuntime:
         self._sent: tuple[AgentEvent, ...] = ()
         self._settled: set[tuple[str, ...]] = set()
         self._over = False
+        self._error: StoreError | None = None
         self._gate: AbstractAsyncContextManager[Any] | None = None
 
     @property
@@ -187,7 +188,18 @@ class SavingRuntime:
         return self._inner.new_id()
 
     async def _store(self, prompt: Message | None) -> None:
-        """Store all that waits. What another flow has stored meanwhile is not stored again."""
+        """Store all that waits. What another flow has stored meanwhile is not stored again.
+
+        Where the store has failed before, its first word counts: that it is at another version now is no news.
+        """
+        try:
+            await self._stored(prompt)
+        except StoreError as error:
+            if self._error is None:
+                self._error = error
+            raise self._error from None
+
+    async def _stored(self, prompt: Message | None) -> None:
         async with self._one_at_a_time():
             if self._fence is None:
                 await self._call("run.begin", lambda: self._begin(prompt or Message.user()), self._begun)

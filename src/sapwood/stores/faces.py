@@ -45,6 +45,10 @@ class Backend(Protocol):
         """Renew the hold of this run no longer."""
         ...
 
+    def release(self, run_id: str, fence: int) -> None:
+        """End a hold; where that fails, end it as soon as it can be done."""
+        ...
+
 
 class Runs:
     """A RunStore over a backend."""
@@ -109,8 +113,7 @@ class Runs:
 
     def release(self, run_id: str, fence: int) -> None:
         """End a hold without an end of the segment."""
-        self._backend.drop(run_id)
-        self._backend.write(lambda rows, _: rules.release(rows, run_id, fence))
+        self._backend.release(run_id, fence)
 
     def waiting(self, conversation_id: str | None = None) -> Sequence[RunSummary]:
         """Return the runs that are not over, the one that began last first."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sapwood.stores import rules
 from sapwood.stores.faces import Conversations, Runs
 from sapwood.stores.holder import Clock, Lease, this_process
 from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows, RunRow, Span
@@ -74,6 +75,10 @@ class InProcessStore:
 
     def drop(self, run_id: str) -> None:
         """Nothing is renewed: a hold here has no end."""
+
+    def release(self, run_id: str, fence: int) -> None:
+        """End a hold."""
+        self.write(lambda rows, _: rules.release(rows, run_id, fence))
 
 
 class _Conversation:

@@ -1,5 +1,6 @@
 """SqliteStore: runs and conversations in one file, from any thread and any process of this machine."""
 
+import logging
 import os
 import sqlite3
 import threading
@@ -22,6 +23,7 @@ from sapwood.stores.sqlite.rows import SqliteRows
 from sapwood.stores.sqlite.writer import Work, Writer
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class SqliteStore:
@@ -91,6 +93,7 @@ class SqliteStore:
     def write(self, change: Callable[[Rows, Session], T]) -> T:
         """Run a transaction and return its result once it is durable."""
         self._check()
+        self._give_up()
         return self._writer.run(lambda connection: change(SqliteRows(connection), self._session))
 
     def read(self, look: Callable[[Rows, Session], T]) -> T:
@@ -109,6 +112,12 @@ class SqliteStore:
     def drop(self, run_id: str) -> None:
         """Renew the hold of this run no longer."""
         self._holds.remove(run_id)
+
+    def release(self, run_id: str, fence: int) -> None:
+        """End a hold; where the file cannot be written to, with the next thing that is written."""
+        self._holds.owe(run_id, fence)
+        self._check()
+        self._give_up()
 
     def before_fork(self) -> None:
         """Close all connections of a file."""
@@ -130,6 +139,11 @@ class SqliteStore:
         if not was_open:
             self._finish()
 
+    def _give_up(self) -> None:
+        if owed := self._holds.owed():
+            self._writer.run(partial(_release, owed))
+            self._holds.paid(owed)
+
     def _check(self) -> None:
         if self._lost:
             raise StoreError(
@@ -138,11 +152,12 @@ class SqliteStore:
 
 
 class _Holds:
-    """What this store holds, and how that is renewed."""
+    """What this store holds, and how that is renewed; and what it is to give up, once the file can be written to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._held: dict[str, int] = {}
+        self._owed: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def add(self, run_id: str, fence: int) -> None:
@@ -153,17 +168,33 @@ class _Holds:
         with self._lock:
             self._held.pop(run_id, None)
 
+    def owe(self, run_id: str, fence: int) -> None:
+        with self._lock:
+            self._held.pop(run_id, None)
+            self._owed[run_id] = fence
+
+    def owed(self) -> list[tuple[str, int]]:
+        with self._lock:
+            return list(self._owed.items())
+
+    def paid(self, owed: list[tuple[str, int]]) -> None:
+        with self._lock:
+            for run_id, fence in owed:
+                if self._owed.get(run_id) == fence:
+                    del self._owed[run_id]
+
     def beat(self) -> Work | None:
         with self._lock:
-            held = list(self._held.items())
-        return partial(self._renew, held) if held else None
+            held, owed = list(self._held.items()), list(self._owed.items())
+        return partial(self._renew, held, owed) if held or owed else None
 
     def release(self) -> Work | None:
         with self._lock:
-            held, self._held = list(self._held.items()), {}
+            held, self._held, self._owed = [*self._held.items(), *self._owed.items()], {}, {}
         return partial(_release, held) if held else None
 
-    def _renew(self, held: list[tuple[str, int]], connection: sqlite3.Connection) -> None:
+    def _renew(self, held: list[tuple[str, int]], owed: list[tuple[str, int]], connection: sqlite3.Connection) -> None:
+        _release(owed, connection)
         kept = rules.renew(SqliteRows(connection), self._session, held)
         with self._lock:
             for run_id, fence in set(held) - set(kept):
@@ -184,5 +215,7 @@ def _close(process: int, writer: Writer, readers: Readers, holds: _Holds) -> Non
     try:
         if release is not None:
             writer.run(release)
+    except StoreError as error:
+        _log.warning("what was held could not be given up, and is free once this process ends: %s", error)
     finally:
         writer.close()

@@ -1,0 +1,54 @@
+"""Thousands of short histories with everything that may go wrong; each is checked as a whole, and replays from its seed."""
+
+import logging
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from durable.simulation import simulate
+
+SOAK_SECONDS = 120
+FIRST = int(os.environ.get("SAPWOOD_SEED", "0"))
+"""Where the seeds begin; `SAPWOOD_SEED=4711 pytest tests/durable/test_simulation.py` begins with that one."""
+HAPPENS = {"Crash", "InjectedError", "zombie", "record", "wrong", "two", "waited", "asked", "late", "compaction"}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    logging.getLogger("sapwood").setLevel(logging.CRITICAL)  # failures are what this is about
+
+
+def test_a_hundred_seeds_in_memory_keep_every_promise() -> None:
+    happened = Counter[str]()
+    for seed in range(FIRST, FIRST + 100):
+        happened.update(simulate(seed).happened)
+    assert set(happened) > HAPPENS, "a simulation in which nothing goes wrong proves nothing"
+
+
+def test_some_seeds_on_a_file_keep_every_promise(tmp_path: Path) -> None:
+    for seed in range(FIRST, FIRST + 20):
+        simulate(seed, tmp_path)
+
+
+@pytest.mark.parametrize("on_file", [False, True], ids=["in memory", "on a file"])
+def test_a_seed_is_a_whole_history(tmp_path: Path, on_file: bool) -> None:
+    for seed in range(FIRST + 200, FIRST + (204 if on_file else 230)):
+        first, again = tmp_path / f"{seed}a", tmp_path / f"{seed}b"
+        first.mkdir(), again.mkdir()
+        logs = [simulate(seed, folder if on_file else None).world.log for folder in (first, again)]
+        assert logs[0] == logs[1], f"seed {seed}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_SECONDS * 3)
+def test_two_minutes_of_seeds_keep_every_promise(tmp_path: Path) -> None:
+    until = time.monotonic() + SOAK_SECONDS
+    seed, happened = FIRST + 1_000, Counter[str]()
+    while time.monotonic() < until:
+        happened.update(simulate(seed, tmp_path if seed % 5 == 0 else None).happened)
+        seed += 1
+    print(f"seeds {FIRST + 1_000} to {seed - 1}: {dict(happened)}")
+    assert seed > FIRST + 1_300
