@@ -236,7 +236,7 @@ class Scenario:
             is_over = any(isinstance(event, TurnFinished) and not event.path for event in seen)
             assert is_over or ended != "ended", "it ended without an end"
             assert_ordered(seen, ended=is_over)
-        if not life.alive or life.token.cancelled or self.world.log[-1].partition(" ")[2].startswith("Inj"):
+        if not life.alive or life.token.cancelled or self.world.log[-1].partition(" ")[2].startswith(("Inj", "Disk")):
             self._reborn()
         else:
             life.point, life.cancel_in = "", 0
@@ -304,17 +304,17 @@ class Scenario:
 
         try:
             step()
-            if not seen or isinstance(seen[-1], TurnFinished):
-                return bool(seen)
-            self._refused_or_waits(seen, step)
+            if seen and not isinstance(seen[-1], TurnFinished):
+                self._refused_or_waits(seen, step)
             seen.extend(first)
-        except (RunPausedError, ConversationBusyError, UsageLimitError, LLMError) as error:
+        except (RunPausedError, ConversationBusyError, UsageLimitError, LLMError, DiskFullError) as error:
             self.note(f"{type(error).__name__} {error}")
-            self._something_with_open_runs()
         finally:
             first.close()  # type: ignore[attr-defined]
             self.world.faults = faults
         self._judged(seen, "ended" if seen and isinstance(seen[-1], TurnFinished) else "raised")
+        if not seen:
+            self._something_with_open_runs()
         return bool(seen)
 
     def _refused_or_waits(self, seen: list[AgentEvent], step: Callable[[], None]) -> None:
@@ -402,7 +402,7 @@ class Scenario:
         raise AssertionError("a blocking step tried to suspend")
 
     def _closed_by_hand(self) -> None:
-        faults, self.world.faults = self.world.faults, False
+        faults, self.world.faults, self.world.max_bytes = self.world.faults, False, None
         self._reborn()
         for item in self.world.store.runs.waiting():
             self._by_hand(close(self.agent.keeping, self.world.life.store.runs, item.run_id, self._runtime()))
@@ -453,8 +453,8 @@ class Scenario:
 
     def _drain(self) -> None:
         """Without faults, everything that is open comes to its end."""
+        self.world.faults, self.world.max_bytes = False, None
         self._reborn()
-        self.world.faults = False
         self.note("drain")
         for _ in range(60):
             opened = self.world.store.runs.waiting()

@@ -10,6 +10,7 @@ from sapwood import (
     Agent,
     ApprovalDecision,
     ConflictError,
+    DiskFullError,
     RunPausedError,
     StoreError,
     SubagentDefinition,
@@ -168,3 +169,39 @@ def test_a_run_that_was_answered_says_that_it_is_to_be_resumed() -> None:
         record_answers(store.runs, run.run_id, answers, BlockingRuntime()).send(None)
     with pytest.raises(RunPausedError, match="was answered, and nobody has gone on with it yet; resume it"):
         list(agent.stream("and now?"))
+
+
+class Full:
+    """A conversation store with no room for one more message; once."""
+
+    def __init__(self, inner: Any) -> None:
+        self.load, self.delete, self.list = inner.load, inner.delete, inner.list
+        self._inner = inner
+        self.left = 1
+
+    def append(self, *args: Any, **more: Any) -> int:
+        self.left -= 1
+        if self.left == 0:
+            raise DiskFullError("there is no room left")
+        version: int = self._inner.append(*args, **more)
+        return version
+
+
+def test_a_paused_run_whose_closing_broke_off_goes_on_in_its_round_and_uses_no_key_twice() -> None:
+    store = InProcessStore()
+    guarded = tool(pay.fn, name="guarded", requires_approval=True)
+    first = agent_of(store, calls("guarded"), tools=[guarded]).with_approval(defer=True)
+    list(first.stream("go"))
+    (run,) = store.runs.waiting()
+    second = agent_of(Full(store.conversations), says("?"), tools=[guarded], on_pending="deny").with_run_store(store)
+    with pytest.raises(DiskFullError):
+        list(second.stream("something else"))
+
+    list(agent_of(store, calls("pay"), says("done"), tools=[guarded, pay]).resume(run.run_id))
+    assert results(store, run.run_id) == [
+        ((), "r0c0", "Denied: the user moved on to something else."),
+        ((), "r1c0", "paid"),
+    ]
+    messages = store.conversations.load("c1").messages
+    assert repair(messages) == messages
+    assert messages[-1].text == "done"

@@ -307,6 +307,8 @@ def _tool_finished(run: Run, event: ToolFinished) -> Run:
     if any(item.state != "done" for item in calls):
         return run.replace(calls=calls)
     results = tuple(item.result for item in calls if item.result is not None)
+    if run.phase == "paused":  # it was closed, and that broke off: whoever goes on is still in this round
+        run = run.replace(phase="replied", stopped_by=None, asks=False)
     return run.replace(calls=calls, messages=(*run.messages, Message("tool", results)))
 
 
