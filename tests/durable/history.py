@@ -112,7 +112,7 @@ def check_approvals(events: Sequence[AgentEvent]) -> None:
                 assert answer is not None, f"{place} ran unasked"
                 assert answer.approved, f"{place} ran after a no"
                 agreed = answer.updated_input or requests[place].tool_input
-                assert (event.tool_input or inputs[place]) == agreed, f"{place} ran with another input"
+                assert (event.changed_input or inputs[place]) == agreed, f"{place} ran with another input"
             case _:
                 pass
 

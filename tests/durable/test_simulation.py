@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,12 @@ HAPPENS = {"Crash", "InjectedError", "zombie", "record", "wrong", "two", "waited
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("sapwood").setLevel(logging.CRITICAL)  # failures are what this is about
+def quiet() -> Iterator[None]:
+    logger = logging.getLogger("sapwood")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)  # failures are what this is about
+    yield
+    logger.setLevel(before)
 
 
 def test_a_hundred_seeds_in_memory_keep_every_promise() -> None:

@@ -142,7 +142,7 @@ class _Call:
         item = self.item
         checked: Checked | None = None
         try:
-            asked = checked = self._input()
+            checked = self._input()
             if item.state != "running" and not self._is_decided() and self._is_gated():
                 async with aclosing(self._gate(checked)) as steps:
                     async for step in steps:
@@ -163,7 +163,7 @@ class _Call:
             yield await self._end(Outcome(text, is_error=True), None)
             return
         # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
-        changed = item.changed_input if checked is asked else checked.raw
+        changed = None if checked.raw == self.call.arguments else checked.raw
         is_lost = item.state == "running" and not self._may_run_again()
         if is_lost or not self._is_plain():
             flow = self._interrupted(checked) if is_lost else self._performed(checked, changed)
