@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -629,3 +630,28 @@ def test_a_cancelled_error_of_a_tools_own_is_an_error_result(runtime: str, kind:
     events = turn(given, runtime=runtime)
     assert finishes(events)[0].is_error
     assert events[-1].text == "ok"  # type: ignore[union-attr]
+
+
+def test_a_forked_child_that_ends_leaves_the_private_loop_of_its_parent_alone() -> None:
+    async def nap() -> str:
+        await asyncio.sleep(5)
+        return "slept"
+
+    loops = PrivateLoops()
+    assert loops.run(asyncio.sleep(0, "warm"), "warm") == "warm"
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the coverage of a child is not collected
+        try:
+            loops.close()
+            assert loops.run(asyncio.sleep(0, "own"), "own") == "own"
+            loops.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    token = CancelToken()
+    threading.Timer(0.1, token.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(RunCancelledError):
+        loops.run(nap(), "nap", cancel=token)
+    assert time.monotonic() - began < 2
+    loops.close()

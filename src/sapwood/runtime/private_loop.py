@@ -6,6 +6,7 @@ exit; it is never used while another loop runs in the thread.
 
 import asyncio
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Awaitable
@@ -52,6 +53,19 @@ class PrivateLoops:
         for owned in list(self._all):
             owned.close()
 
+    def forget(self) -> None:
+        """In a forked child: leave the parent's loops alone, and open new ones.
+
+        Closing one would take its descriptors out of the epoll set that both processes share, and the parent's loop
+        would never be woken again.
+        """
+        for owned in list(self._all):
+            owned.is_foreign = True
+            _FOREIGN.append(owned)
+            setattr(owned.loop, "close", _nothing)  # noqa: B010 - its `__del__` closes it, too
+        self._all = weakref.WeakSet()
+        self._local = threading.local()
+
     def _loop(self) -> asyncio.AbstractEventLoop:
         owned: _OwnedLoop | None = getattr(self._local, "owned", None)
         if owned is None or owned.loop.is_closed():
@@ -65,9 +79,10 @@ class _OwnedLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.is_foreign = False
 
     def close(self) -> None:
-        if self.loop.is_running() or self.loop.is_closed():
+        if self.is_foreign or self.loop.is_running() or self.loop.is_closed():
             return
         if not is_loop_running():  # else it is collected inside another loop and cannot run once more
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
@@ -92,7 +107,22 @@ async def _awaited(awaitable: Awaitable[T], timeout: float | None) -> T:
     return await limited(awaitable, timeout)
 
 
+_FOREIGN: list[_OwnedLoop] = []
+"""Loops of the parent, kept in a forked child so that nothing collects them."""
 _OWNERS: weakref.WeakSet[PrivateLoops] = weakref.WeakSet()
+
+
+def _nothing() -> None:
+    """Close nothing."""
+
+
+def _forget_all() -> None:
+    for owner in list(_OWNERS):
+        owner.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register
