@@ -209,6 +209,11 @@ class Configured:
         """Where this agent keeps its turns."""
         return self._config.keeping
 
+    def tool_called(self, name: str) -> BoundTool | None:
+        """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
+        bound = (item for item in self._config.tools if isinstance(item, BoundTool))
+        return next((item for item in bound if item.name == name), None)
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _priced(self) -> Self:
