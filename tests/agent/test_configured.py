@@ -105,6 +105,16 @@ def test_limits_that_are_not_named_stay(more: dict[str, Any]) -> None:
     assert called(agent) == [False, False, True, True, True]
 
 
+def test_calls_that_a_limit_refused_are_not_counted() -> None:
+    agent = looking().with_usage_limits(UsageLimits(tool_calls_limit=2))
+
+    list(agent.stream("go"))
+
+    assert agent.last_turn is not None
+    assert (agent.last_turn.total_tool_calls, agent.last_turn.run_total_tool_calls) == (2, 2)
+    assert [item.tool_calls for item in agent.last_turn.rounds] == [2, 0]
+
+
 def test_none_takes_limits_away() -> None:
     agent = looking().with_usage_limits(UsageLimits(tool_calls_limit=2)).with_usage_limits(None)
 
