@@ -521,7 +521,10 @@ def test_an_async_store_works_from_both_apis() -> None:
         (lambda agent: agent.with_approval(), "needs a callback, or defer=True"),
         (lambda agent: agent.with_approval(lambda request: YES, defer=True), "not both"),
         (lambda agent: agent.with_approval(5), "must be a function"),
-        (lambda agent: agent.with_approval(defer=True, expires_seconds=0), "expires_seconds must be above 0"),
+        (
+            lambda agent: agent.with_approval(defer=True, expires_seconds=0),
+            "expires_seconds is None for never, or seconds, a number above 0",
+        ),
         (lambda agent: agent.with_approval(defer=True, on_unknown="x"), "on_unknown is"),
     ],
 )

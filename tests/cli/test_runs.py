@@ -1,13 +1,18 @@
 """`sapwood runs` on a real store, and the questions of `sapwood chat`."""
 
+import argparse
+import json
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from sapwood.cli.main import main
+from sapwood.cli.runs import run_runs
 from sapwood.stores.sqlite import SqliteStore
 
 APP = '''
@@ -57,6 +62,25 @@ stored = made().with_approval(defer=True).with_conversation(SqliteStore("agent.d
 limited = made().with_run_store(SqliteStore("agent.db")).with_usage_limits(
     UsageLimits(tool_calls_limit=1, on_limit="ask")
 )
+limited_chat = made().with_conversation(SqliteStore("agent.db"), "c2").with_usage_limits(
+    UsageLimits(tool_calls_limit=1, on_limit="ask")
+)
+
+
+def nest(request):
+    if request.transcript[-1].role == "tool":
+        return says("Done.")
+    text = request.transcript[0].text
+    if text == "nested":
+        return calls(call("helper", {"task": "first"}), call("helper", {"task": "second"}))
+    return calls(call("erase", {"table": text}))
+
+
+helper = Agent(llm=scripted(*[nest] * 40)).with_tools([erase]).as_tool("helper", "Helps.")
+nested = (
+    Agent(llm=scripted(*[nest] * 40))
+    .with_tools([helper]).with_approval(defer=True).with_run_store(SqliteStore("agent.db"))
+)
 plain = made()
 deferring = made().with_approval(defer=True)
 '''
@@ -79,7 +103,7 @@ def sapwood(folder: Path, *arguments: str, lines: str = "") -> tuple[int, str]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"COLUMNS": "200", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -199,3 +223,79 @@ def test_chat_answers_what_a_turn_pauses_for(folder: Path) -> None:
     assert effects(folder) == ["a"]
     assert "Done: go ahead" in text
     assert "nobody gave a result" in text
+
+
+def test_a_list_that_no_terminal_shows_has_one_whole_line_for_each_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begin(folder, "Please erase the table of users, and then tell me of it")
+    monkeypatch.setenv("COLUMNS", "80")
+    _, text = sapwood(folder, "runs", "list", "--db", "agent.db")
+    header, line = text.splitlines()
+    assert header.split() == ["run", "status", "conversation", "updated", "prompt"]
+    assert line.startswith(f"{run}  paused  ")
+    assert line.rstrip().endswith("Please erase the table of users, and then tell me of it")
+
+
+def test_in_a_narrow_terminal_the_prompt_is_cut_and_the_id_is_whole(folder: Path) -> None:
+    run = begin(folder, "Please erase the table of users, and then tell me of it")
+    shown = StringIO()
+    options = argparse.Namespace(action="list", db="agent.db", agent=None, all=False, conversation=None, json=False)
+    run_runs(options, Console(file=shown, force_terminal=True, width=90, color_system=None))
+    _, line = shown.getvalue().splitlines()
+    assert line.startswith(f"{run}  paused  ")
+    assert line.rstrip().endswith("…")
+    assert len(line) <= 90
+
+
+def test_a_list_can_be_read_by_a_program(folder: Path) -> None:
+    run = begin(folder, "go")
+    _, text = sapwood(folder, "runs", "list", "--db", "agent.db", "--json")
+    (item,) = json.loads(text)
+    assert (item["run_id"], item["status"], item["prompt"]) == (run, "paused", "go")
+    sapwood(folder, "runs", "cancel", run, "--db", "agent.db")
+    assert json.loads(sapwood(folder, "runs", "list", "--db", "agent.db", "--json")[1]) == []
+
+
+def test_a_call_of_a_subagent_is_named_by_its_whole_id(folder: Path) -> None:
+    run = begin(folder, "nested", "nested")
+    code, text = sapwood(folder, "runs", "approve", run, "r0c0", "--db", "agent.db")
+    assert (code, "those that wait: r0c0/r0c0 (erase), r0c1/r0c0 (erase)" in text.replace("\n", " ")) == (1, True)
+    code, text = sapwood(folder, "runs", "approve", run, "r0c1/r0c0", "--db", "agent.db")
+    assert (code, "erase (r0c1/r0c0): approved" in text) == (0, True)
+    sapwood(folder, "runs", "resume", run, "--agent", "runs_app:nested")
+    assert effects(folder) == ["second"]
+
+
+def test_an_input_is_checked_where_the_agent_is_known(folder: Path) -> None:
+    run = begin(folder, "go")
+    wrong = ("runs", "approve", run, "--input", '{"tabel": 1}')
+    code, text = sapwood(folder, *wrong, "--agent", "runs_app:stored")
+    assert (code, "--input does not fit erase: " in text) == (1, True)
+    code, text = sapwood(folder, *wrong, "--db", "agent.db")
+    assert (code, "--input is checked when the run goes on" in text) == (0, True)
+
+
+def test_a_result_from_outside_is_told_of_as_an_answer(folder: Path) -> None:
+    run = begin(folder, "outside")
+    _, text = sapwood(folder, "runs", "approve", run, "--db", "agent.db", "--result", "yes")
+    assert "ask_office (r0c0): answered" in text
+    _, text = sapwood(folder, "chat", "runs_app:deferring", lines="outside\ngo ahead\n")
+    assert "ask_office: answered by terminal" in text
+
+
+def test_chat_goes_on_with_what_an_earlier_session_left_waiting(folder: Path) -> None:
+    begin(folder, "go")
+    _, text = sapwood(folder, "chat", "runs_app:stored", lines="and now?\ny\ny\n")
+    assert "An earlier turn of this conversation waits" in text
+    assert "RunPausedError" not in text
+    assert effects(folder) == ["users", "users"], "the earlier one, and that of the prompt"
+
+
+@pytest.mark.parametrize(("amount", "ends"), [("5", "Done: saw"), ("", "ended: usage_limit"), ("x", "is no number")])
+def test_chat_asks_about_a_limit_that_an_earlier_session_reached(folder: Path, amount: str, ends: str) -> None:
+    begin(folder, "limits", "limited_chat")
+    _, text = sapwood(folder, "chat", "runs_app:limited_chat", lines=f"outside\n{amount}\n\n")
+    assert "it waits at the limit of 1 tool calls" in text
+    assert ends in text
+    assert "RunPausedError" not in text

@@ -30,6 +30,28 @@ def test_b12_a_misspelt_keyword_is_refused(kind: Any, given: dict[str, Any]) -> 
         (lambda: ApprovalDecision(approved="yes"), "approved is True or False, not 'yes'"),  # type: ignore[arg-type]
         (lambda: ApprovalDecision(True, updated_input="x"), "a dict of arguments, not str"),  # type: ignore[arg-type]
         (lambda: ApprovalDecision(True, updated_input={}, remember={}), "cannot be remembered"),
+        (lambda: ApprovalDecision(True, by=7), "by is a text or None, not 7"),  # type: ignore[arg-type]
+        (lambda: ApprovalDecision(True, reason=5), "reason is a text or None, not 5"),  # type: ignore[arg-type]
+        (lambda: ApprovalDecision(True, by="\ud800"), "by holds half a character"),
+        (lambda: ApprovalDecision(True, remember="all"), "remember is a dict of arguments, not str"),  # type: ignore[arg-type]
+        (lambda: ApprovalDecision(True, remember=[]), "remember is a dict of arguments, not list"),  # type: ignore[arg-type]
+        (lambda: ApprovalDecision(True, remember=True), "remember is a dict of arguments, not bool"),  # type: ignore[arg-type]
+        (lambda: ApprovalDecision(True, remember={1: "*"}), "by the names of arguments; 1 is no name"),  # type: ignore[dict-item]
+        (lambda: ApprovalDecision(True, updated_input={"a": object()}), "updated_input holds what JSON cannot carry"),
+        (lambda: ApprovalDecision(True, updated_input={"a": [float("nan")]}), "updated_input holds nan"),
+        (lambda: HookResult(decision="ask", reason=5), "reason is a text or None, not 5"),  # type: ignore[arg-type]
+        (lambda: HookResult(updated_input={"a": "\ud800"}), "updated_input holds what JSON cannot carry"),
+        (lambda: ExternalResult(float("nan")), "value holds nan, which is no number in JSON"),
+        (lambda: ExternalResult({"a": (1, float("inf"))}), "value holds inf"),
+        (lambda: ExternalResult(object()), "value cannot be shown: .* of type object"),
+        (lambda: ExternalResult(1, is_error="no"), "is_error is True or False, not 'no'"),  # type: ignore[arg-type]
+        (lambda: ExternalResult(1, by=7), "by is a text or None, not 7"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant(1, "a", {}), "id is a text or None, not 1"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant("g", None, {}), "tool of a grant is a text, not None"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant("g", "a", None), "arguments of a grant is a dict"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant("g", "a", [1]), "a dict of arguments, not list"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant("g", "a", {}, approved="yes"), "approved is True or False"),  # type: ignore[arg-type]
+        (lambda: ApprovalGrant("g", "a", {}, reason=5), "reason is a text or None"),  # type: ignore[arg-type]
     ],
 )
 def test_an_answer_that_cannot_be_meant_is_refused_when_it_is_made(make: Any, said: str) -> None:
@@ -61,7 +83,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any], tuple[str, ...], bool]] = [
     ({"a": "x[1]*"}, {"a": "x[1]y"}, ("a",), True),
     ({"a": "x[1]*"}, {"a": "x1y"}, ("a",), False),
     ({"a": "x?*"}, {"a": "xyz"}, ("a",), False),
-    ({"a": "*"}, {"a": 5}, ("a",), False),
+    ({"a": "*"}, {"a": 5}, ("a",), True),
     ({"a": 5}, {"a": 5}, ("a",), True),
 ]
 
@@ -81,3 +103,30 @@ def test_a_grant_holds_for_the_definition_that_was_shown() -> None:
     assert grant.matches("add", {}, "", tool_version="v1")
     assert not grant.matches("add", {}, "", tool_version="v2")
     assert ApprovalGrant("g", "add", {}).matches("add", {}, "", tool_version="v2")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "matches"),
+    [
+        ("*", 500, True),
+        ("*", None, True),
+        ("5*", 500, True),
+        ("5*", 600, False),
+        ("500", 500, False),
+        ("*", ["a", "b"], True),
+        ("*", ["..", "etc"], False),
+        ('{"path":"/notes/*"}', {"path": "/notes/a"}, True),
+        ('{"path":"/notes/*"}', {"path": "/notes/../etc"}, False),
+    ],
+)
+def test_a_star_stands_for_a_value_that_is_no_text_by_its_json(pattern: str, value: Any, matches: bool) -> None:
+    grant = ApprovalGrant("g1", "refund", {"cents": pattern}, patterns=("cents",))
+
+    assert grant.matches("refund", {"cents": value}, "") is matches
+
+
+def test_a_list_that_holds_itself_is_looked_at_once() -> None:
+    itself: list[Any] = [1]
+    itself.append(itself)
+
+    assert ExternalResult(itself).value is itself

@@ -1,5 +1,6 @@
 """Limits as values, and the pure questions asked of them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sapwood.core.limits import (
     refuses_call,
     would_cross,
 )
+from sapwood.core.require import MOST
 from sapwood.core.usage import Usage
 
 SPENT = Tally(Usage(10, 5, 2, 3, cost_usd=1.5), 2, {"look": 3, "write": 1}, 1.5, seconds=4.0)
@@ -154,3 +156,31 @@ def test_tallies_add_up() -> None:
     both = SPENT + other
     assert both == Tally(Usage(11, 6, 2, 3), 3, {"look": 4, "write": 1, "read": 2}, 2.0, True, 5.0)
     assert (both.tool_calls, both.of("tool", "read"), both.of("tool", "x")) == (7, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tool_limits": None}, "tool_limits is a dict: how many calls, by the name of a tool; not None"),
+        ({"tool_limits": ["x"]}, "tool_limits is a dict"),
+        ({"tool_limits": {"x": None}}, "tool_limits['x'] is None; leave 'x' out for no limit"),
+        ({"tool_limits": {1: 1}}, "1 is no text"),
+        ({"policies": None}, "policies is a dict"),
+        ({"policies": {1: "stop"}}, "1 is no text"),
+        ({"strict_cost": "yes"}, "strict_cost is True or False, not 'yes'"),
+        ({"requests_limit": 10**400}, "requests_limit must be at most 9,007,199,254,740,992"),
+        ({"cost_limit": 10**5000}, "not a huge int"),
+        ({"seconds_limit": float("inf")}, "or None for no limit; not inf"),
+        ({"cost_limit": float("nan")}, "or None for no limit; not nan"),
+    ],
+)
+def test_a_limit_of_a_wrong_kind_is_refused_with_the_value(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        UsageLimits(**given)
+
+
+def test_a_limit_that_is_raised_again_and_again_stays_one_that_can_be_stored() -> None:
+    limits = UsageLimits(requests_limit=MOST, cost_limit=1.0, tool_limits={"x": MOST})
+    extra = {"requests": MOST, "cost": MOST, "tool:x": 1}
+
+    assert limits.extended(extra) == limits.replace(cost_limit=MOST)

@@ -730,7 +730,7 @@ def test_12_5_names_that_clash_are_refused_when_configured_in_either_order() -> 
         Agent(llm=scripted()).with_subagents([helper]).with_subagents([helper])
     with pytest.raises(ConfigError, match="takes SubagentDefinitions, not str"):
         Agent(llm=scripted()).with_subagents(["helper"])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match="max_depth must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="max_depth must be a whole number of at least 1, not 0"):
         Agent(llm=scripted()).with_subagents([helper], max_depth=0)
     for bad in ({"name": "a b"}, {"description": " "}, {"timeout": 0}):
         with pytest.raises(ConfigError):

@@ -289,12 +289,15 @@ def test_an_agent_as_a_tool_is_a_function_too() -> None:
 def test_hooks_and_approval_that_cannot_be_meant_are_refused_when_configured() -> None:
     agent = Agent(llm=scripted())
     for wrong, said in [
-        (lambda: agent.with_hooks(pre_tool_use="x"), "pre_tool_use takes functions, not 'x'"),
+        (lambda: agent.with_hooks(pre_tool_use="x"), "pre_tool_use takes a list of functions, not 'x'"),
         (lambda: agent.with_hooks(post_tool_use=[1]), "post_tool_use takes functions, not 1"),
         (lambda: agent.with_approval(), "needs a callback, or defer=True"),
         (lambda: agent.with_approval(print, defer=True), "not both"),
         (lambda: agent.with_approval(7), "must be a function, not 7"),
-        (lambda: agent.with_approval(defer=True, expires_seconds=0), "expires_seconds must be above 0"),
+        (
+            lambda: agent.with_approval(defer=True, expires_seconds=0),
+            "expires_seconds is None for never, or seconds, a number above 0",
+        ),
         (lambda: agent.with_approval(defer=True, on_unknown="guess"), "on_unknown is"),
         (lambda: agent.with_usage_limits({"cost_limit": 1}), "takes UsageLimits, not dict"),
     ]:

@@ -15,6 +15,7 @@ from sapwood.core.errors import ConfigError
 from sapwood.core.events import AgentEvent, ApprovalRequested, ApprovalResolved, LimitExtended
 from sapwood.core.limits import LimitBreach
 from sapwood.core.render_result import json_of
+from sapwood.core.require import MOST, is_number, require_mapping, require_text, shown
 from sapwood.core.run import Run
 from sapwood.loop.answers import settled
 
@@ -25,11 +26,25 @@ class Answers(msgspec.Struct, frozen=True):
     decisions: by `ApprovalRequest.id`, or by the id of the call where only one call with it waits.
     extend: by how much limits are raised, by kind; empty to let them stand, None where nothing is said of limits.
     by: who answers, for the record.
+
+    Raises ConfigError for what is no such dictionary, number or text: it would be stored, and never be read back.
     """
 
     decisions: Mapping[str, Answer] = {}
     extend: Mapping[str, float] | None = None
     by: str | None = None
+
+    def __post_init__(self) -> None:
+        require_mapping("decisions", self.decisions, "an answer by the id of each request")
+        require_text("by", self.by)
+        if self.extend is None:
+            return
+        require_mapping("extend", self.extend, "how much more is allowed, by kind")
+        for name, amount in self.extend.items():
+            if not is_number(amount) or not 0 <= amount <= MOST:
+                raise ConfigError(
+                    f"extend[{name!r}] is how much more is allowed: a number from 0 to {MOST:,}, not {shown(amount)}"
+                )
 
 
 def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, ...]:
@@ -97,22 +112,15 @@ def _extended(run: Run, answers: Answers) -> Iterator[LimitExtended]:
         return
     asked = dict(_asked(run))
     by_name = {breach.name: (path, breach) for (path, breach) in asked.values()}
-    for name, amount in answers.extend.items():
+    for name in answers.extend:
         if name not in by_name:
             known = ", ".join(by_name) or "none"
             raise ConfigError(f"run {run.run_id!r} does not wait at a limit {name!r}; it waits at: {known}")
-        if not is_number(amount) or amount < 0:
-            raise ConfigError(f"extend[{name!r}] is how much more is allowed, so a number; not {amount!r}")
     for name, (path, breach) in by_name.items():
         amount = answers.extend.get(name, 0)
         yield LimitExtended(
             path=() if breach.scope == "run" else path, kind=name, amount=amount, scope=breach.scope, by=answers.by
         )
-
-
-def is_number(value: object) -> bool:
-    """Tell whether a value is a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _asked(run: Run, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, ...], LimitBreach]]]:

@@ -1,7 +1,6 @@
 """AgentConfig: everything that an Agent was told, frozen; each `with_*` replaces one field."""
 
 from collections.abc import Callable
-from types import UnionType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -14,6 +13,7 @@ from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
 from sapwood.core.model import CacheTtl, LLMProvider
+from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
 
@@ -72,10 +72,14 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
-            _require(name, getattr(self, name), int, "must be a whole number above 0")
-        for name, kind in (("tool_timeout", int | float), ("tool_result_max_tokens", int)):
-            if getattr(self, name) is not None:
-                _require(name, getattr(self, name), kind, "must be above 0, or None for no limit")
+            _require(name, getattr(self, name), "must be a whole number above 0")
+        if self.tool_timeout is not None:
+            require_number(
+                "tool_timeout", self.tool_timeout, most=MOST_SECONDS, rule="is None for no limit, or seconds"
+            )
+        if self.tool_result_max_tokens is not None:
+            rule = "must be above 0, or None for no limit"
+            _require("tool_result_max_tokens", self.tool_result_max_tokens, rule)
         if self.llm is not None and not hasattr(self.llm, "stream"):
             raise ConfigError(f"llm must be a provider (create_provider(...)), not {type(self.llm).__name__}")
         if self.tokenizer is not None and not callable(self.count):
@@ -100,6 +104,6 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
         return tokenizer.count_tokens if isinstance(tokenizer, TokenizerLike) else tokenizer
 
 
-def _require(name: str, value: object, kind: type | UnionType, rule: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or not isinstance(value, int | float) or value <= 0:
-        raise ConfigError(f"{name} {rule}, not {value!r}")
+def _require(name: str, value: object, rule: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ConfigError(f"{name} {rule}, not {shown(value)}")

@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
+from msgspec import UNSET, UnsetType
+
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.output import Output, output_of
-from sapwood.agent.subagents import MAX_DEPTH, Subagent, SubagentDefinition, agent_of, require_distinct
+from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError, ToolNameCollision
@@ -19,6 +21,7 @@ from sapwood.core.limits import UsageLimits
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
+from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
 from sapwood.llm.fallback import FallbackProvider
@@ -43,12 +46,14 @@ class Configured:
 
         Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
         """
+        require_series("with_tools", tools, "tools")
         added = (*self._config.tools, *(to_tool(item) for item in tools))
         _require_distinct(added, self._config.subagents, self._config.output)
         return self._set(tools=added)._priced()
 
     def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
         """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
+        require_series("with_sources", sources, "context sources")
         return self._set(sources=(*self._config.sources, *sources))
 
     def with_budget(self, budget: TokenBudget) -> Self:
@@ -56,9 +61,13 @@ class Configured:
         return self._set(budget=budget)
 
     def with_usage_limits(
-        self, limits: UsageLimits | None = None, *, turn: UsageLimits | None = None, remaining_budget: bool = False
+        self,
+        limits: UsageLimits | UnsetType | None = UNSET,
+        *,
+        turn: UsageLimits | UnsetType | None = UNSET,
+        remaining_budget: bool | UnsetType = UNSET,
     ) -> Self:
-        """Limit what a turn may use.
+        """Limit what a turn may use. What is not named stays as it was; None takes a limit away.
 
         limits: of the turn and of all subagents below it, one pool for the tree. turn: of this agent's own part
         alone; as a subagent, it is held to both, beside the pool of whoever asks it. remaining_budget: the model is
@@ -68,9 +77,12 @@ class Configured:
         `strict_cost` ConfigError.
         """
         for given in (limits, turn):
-            if given is not None and not isinstance(given, UsageLimits):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+            if given is not None and not isinstance(given, UsageLimits | UnsetType):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
                 raise ConfigError(f"with_usage_limits takes UsageLimits, not {type(given).__name__}")
-        return self._set(usage_limits=limits, turn_limits=turn, remaining_budget=remaining_budget)._priced()
+        if remaining_budget is not UNSET:
+            require_bool("remaining_budget", remaining_budget)
+        named = {"usage_limits": limits, "turn_limits": turn, "remaining_budget": remaining_budget}
+        return self._set(**{name: value for name, value in named.items() if value is not UNSET})._priced()
 
     def with_hooks(
         self,
@@ -108,14 +120,15 @@ class Configured:
         on_unknown: what becomes of a call that was running when the process died: `error` tells the model that its
         outcome is unknown, `ask` puts it before a person, who may have it run again.
 
-        Raises ConfigError unless there is either a callback or `defer`.
+        Raises ConfigError unless there is either a callback or `defer`, and for a time that has no end on a calendar.
         """
+        require_bool("defer", defer)
         if (callback is None) == (not defer):
             raise ConfigError("with_approval needs a callback, or defer=True to pause the turn; not both")
         if callback is not None and not callable(callback):
             raise ConfigError(f"the approval callback must be a function, not {callback!r}")
-        if expires_seconds is not None and expires_seconds <= 0:
-            raise ConfigError(f"expires_seconds must be above 0, or None for never; not {expires_seconds!r}")
+        if expires_seconds is not None:
+            require_number("expires_seconds", expires_seconds, most=MOST_SECONDS, rule="is None for never, or seconds")
         if on_unknown not in ("error", "ask"):
             raise ConfigError(f'on_unknown is "error" or "ask", not {on_unknown!r}')
         return self._set(
@@ -138,18 +151,20 @@ class Configured:
         _require_distinct(self._config.tools, self._config.subagents, output)
         return self._set(output=output, max_output_retries=max_output_retries)
 
-    def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int = MAX_DEPTH) -> Self:
+    def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int | None = None) -> Self:
         """Offer agents that the model may hand tasks to, through one tool, `task(agent_name, task)`.
 
-        They share this agent's hooks, approval, limits, time-outs and caps. max_depth: agents below agents.
-        Raises ConfigError where two have one name.
+        They share this agent's hooks, approval, limits, time-outs and caps. max_depth: agents below agents; None
+        leaves it as it is, at first 3. Raises ConfigError where two have one name.
         """
+        require_series("with_subagents", agents, "SubagentDefinitions")
         known = (*self._config.subagents, *(self._subagent(item) for item in agents))
         require_distinct(item.name for item in known)
-        if max_depth < 1:
-            raise ConfigError(f"max_depth must be at least 1, not {max_depth}")
+        depth = self._config.max_depth if max_depth is None else max_depth
+        if type(depth) is not int or depth < 1:
+            raise ConfigError(f"max_depth must be a whole number of at least 1, not {shown(depth)}")
         _require_distinct(self._config.tools, known, self._config.output)
-        return self._set(subagents=known, max_depth=max_depth)._priced()
+        return self._set(subagents=known, max_depth=depth)._priced()
 
     def with_conversation(
         self,
@@ -194,11 +209,16 @@ class Configured:
         """Where this agent keeps its turns."""
         return self._config.keeping
 
+    def tool_called(self, name: str) -> BoundTool | None:
+        """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
+        bound = (item for item in self._config.tools if isinstance(item, BoundTool))
+        return next((item for item in bound if item.name == name), None)
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _priced(self) -> Self:
         """Warn of each model in the tree that a cost limit cannot hold; raises ConfigError where that is strict."""
-        for limits, provider in self._held_to_cost(self._llm, ()):
+        for limits, provider in self._held_to_cost(self._llm, (), set()):
             require_prices(limits, provider)
             for origin in unpriced(provider):
                 if origin in self._warned:
@@ -212,20 +232,30 @@ class Configured:
         return self
 
     def _held_to_cost(
-        self, model: Callable[[], LLMProvider], above: tuple[UsageLimits, ...]
+        self,
+        model: Callable[[], LLMProvider],
+        above: tuple[UsageLimits, ...],
+        seen: set[tuple[int, Callable[[], LLMProvider], frozenset[int]]],
     ) -> Iterator[tuple[UsageLimits, LLMProvider]]:
         """Yield each limit of cost with a model that is held to it, of this agent and of those below it.
 
         model: makes the one that this agent asks, only where a limit wants it. above: the limits of the callers.
+        seen: agents that were looked at, with the model and the limits they then had; they may ask each other in a
+        circle, down to `max_depth`.
         """
         config = self._config
-        own = (*above, *(item for item in (config.usage_limits, config.turn_limits) if item is not None))
+        here = (item for item in (config.usage_limits, config.turn_limits) if item is not None)
+        own = (*above, *(item for item in here if all(item is not other for other in above)))
+        place = (id(self), model, frozenset(id(item) for item in own))
+        if place in seen:
+            return
+        seen.add(place)
         for limits in own:
             if limits.cost_limit is not None:
                 yield limits, model()
         for child in (*config.subagents, *agent_tools(config).values()):
             asked = model if child.inherits_model else child.agent._llm
-            yield from child.agent._held_to_cost(asked, own)
+            yield from child.agent._held_to_cost(asked, own, seen)
 
     def _subagent(self, item: object) -> Subagent:
         if not isinstance(item, SubagentDefinition):
@@ -301,6 +331,8 @@ def _require_distinct(
 def _callables(name: str, hooks: Any) -> tuple[Any, ...]:
     if hooks is None:
         return ()
+    if not callable(hooks):
+        require_series(name, hooks, "functions")
     found: tuple[Any, ...] = (hooks,) if callable(hooks) else tuple(hooks)
     for hook in found:
         if not callable(hook):

@@ -10,6 +10,7 @@ import msgspec
 from sapwood.core.errors import ConfigError, OutputMissingError, RunPausedError
 from sapwood.core.model import OutputMode
 from sapwood.core.output_type import OutputType
+from sapwood.core.own_cancel import as_tool_error
 from sapwood.core.partial_json import GrowingJson
 from sapwood.core.tools import JsonObject
 from sapwood.loop.spec import LiveTurn
@@ -31,12 +32,14 @@ class Output(msgspec.Struct, frozen=True):
 
     def read(self, arguments: JsonObject, *, expose_errors: bool) -> tuple[Any, str]:
         """Return the instance and its JSON text; raises OutputInvalid."""
-        instance = self.type.validate(arguments, expose_errors=expose_errors)
+        with as_tool_error("the check of the output"):
+            instance = self.type.validate(arguments, expose_errors=expose_errors)
         return instance, self.type.dump(instance)
 
     def read_text(self, text: str, *, expose_errors: bool) -> tuple[Any, str]:
         """Return the same for a reply in text."""
-        instance = self.type.validate_text(text, expose_errors=expose_errors)
+        with as_tool_error("the check of the output"):
+            instance = self.type.validate_text(text, expose_errors=expose_errors)
         return instance, self.type.dump(instance)
 
     def growing(self) -> GrowingJson:

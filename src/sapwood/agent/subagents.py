@@ -15,6 +15,7 @@ from sapwood.core.events import TurnFinished
 from sapwood.core.limits import UsageLimits
 from sapwood.core.messages import Message
 from sapwood.core.model import LLMProvider
+from sapwood.core.require import MOST_SECONDS, require_number, require_series, shown
 from sapwood.core.tool_forms import ToolLike
 from sapwood.loop.spec import ChildTurnSpec, LiveTurn, Spawn
 from sapwood.sources.subagents import TASK
@@ -57,12 +58,23 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     subagents: "tuple[SubagentDefinition, ...]" = ()
 
     def __post_init__(self) -> None:
-        if not self.name or not all(letter.isalnum() or letter in "_-" for letter in self.name):
-            raise ConfigError(f"a subagent's name is made of letters, digits, _ and -; not {self.name!r}")
-        if not self.description.strip():
-            raise ConfigError(f"subagent {self.name!r} needs a description: the model chooses by it")
-        if self.timeout is not None and self.timeout <= 0:
-            raise ConfigError(f"subagent {self.name!r}: timeout must be above 0, or None; not {self.timeout!r}")
+        _require_known_by("subagent", self.name, self.description, self.timeout)
+        limits = self.usage_limits
+        if limits is not None and not isinstance(limits, UsageLimits):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+            raise ConfigError(f"subagent {self.name!r}: usage_limits takes UsageLimits, not {type(limits).__name__}")
+        require_series(f"subagent {self.name!r}: tools", self.tools, "tools")
+        require_series(f"subagent {self.name!r}: subagents", self.subagents, "SubagentDefinitions")
+
+
+def _require_known_by(what: str, name: object, description: object, timeout: object) -> None:
+    """Raise ConfigError for what a model cannot call or choose by, or what is no time."""
+    if not isinstance(name, str) or not name or not all(letter.isalnum() or letter in "_-" for letter in name):
+        raise ConfigError(f"the name of a {what} is made of letters, digits, _ and -; not {shown(name)}")
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError(f"{what} {name!r} needs a description: the model chooses by it; not {shown(description)}")
+    if timeout is not None:
+        rule = "is None for no limit, or seconds"
+        require_number(f"{what} {name!r}: timeout", timeout, most=MOST_SECONDS, rule=rule)
 
 
 def require_distinct(names: Iterable[str]) -> None:
@@ -112,6 +124,8 @@ class Subagent(msgspec.Struct, frozen=True):
 def agent_tool(agent: "Agent", name: str, description: str, timeout: float | None) -> "AgentTool":
     """Return the tool by which another agent asks this one."""
     from sapwood.core.agent_tool import AgentTool  # with pydantic, which not every agent needs
+
+    _require_known_by("tool of an agent", name, description, timeout)
 
     def ask(task: str) -> str:
         *_, ended = agent.stream(task)

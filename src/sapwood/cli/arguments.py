@@ -10,6 +10,7 @@ def add_runs(commands: Any) -> None:
     listing = actions.add_parser("list", help="the runs that are not over")
     listing.add_argument("--all", action="store_true", help="those that are over as well")
     listing.add_argument("--conversation", help="of this conversation alone")
+    listing.add_argument("--json", action="store_true", help="as JSON, for a program")
     show = actions.add_parser("show", help="one run: its events, and what it waits for")
     approve = actions.add_parser("approve", help="say yes to a call")
     approve.add_argument("--input", help="run it with this input, as JSON")
@@ -22,7 +23,7 @@ def add_runs(commands: Any) -> None:
     for action in (show, approve, deny, resume, cancel):
         action.add_argument("run", help="its id, or the beginning of it")
     for action in (approve, deny):
-        action.add_argument("call", nargs="?", help="which call; may be left out where only one waits")
+        action.add_argument("call", nargs="?", help="which call, by its whole id; may be left out where only one waits")
         action.add_argument("--by", help="who answers, for the record")
     for action in (listing, show, approve, deny, resume, cancel):
         action.add_argument("--db", help="the SQLite file of the store")

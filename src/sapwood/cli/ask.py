@@ -11,6 +11,8 @@ from rich.text import Text
 
 from sapwood.core.approval import Answer, ApprovalDecision, ApprovalRequest, ExternalResult
 from sapwood.core.json_object import is_object
+from sapwood.core.limits import LimitBreach
+from sapwood.core.run import Run
 
 CHOICES = "y: run it · n: no · e: edit the input"
 
@@ -36,6 +38,28 @@ def ask(console: Console, request: ApprovalRequest) -> Answer:
                     return ApprovalDecision(approved=True, updated_input=edited, by="terminal")
             case _:
                 console.print(Text(f"  {CHOICES}", style="dim"))
+
+
+def asked_extension(console: Console, run: Run) -> dict[str, float]:
+    """Return by how much the person raises the limits at which a run waits; what is no number lets a limit stand."""
+    raised: dict[str, float] = {}
+    for breach in limits_of(run):
+        console.print(Text(f"  ? it waits at {breach}", style="bold yellow"))
+        text = _line(console, "  how much more? (empty: none, it wraps up) › ") or ""
+        try:
+            amount = float(text or 0)
+        except ValueError:
+            console.print(Text(f"  {text!r} is no number: the limit stands", style="dim"))
+            continue
+        raised[breach.name] = amount
+    return raised
+
+
+def limits_of(run: Run) -> tuple[LimitBreach, ...]:
+    """Return the limits at which a run waits for a person, here and in its subagents, each kind once."""
+    below = (breach for child in run.children.values() for breach in limits_of(child.run))
+    found = (*(run.limits if run.asks else ()), *below)
+    return tuple({breach.name: breach for breach in found}.values())
 
 
 def _outside(console: Console) -> Answer:

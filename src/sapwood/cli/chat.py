@@ -15,13 +15,15 @@ from rich.console import Console
 from rich.text import Text
 
 from sapwood.agent.agent import Agent
-from sapwood.cli.ask import ask
+from sapwood.cli.ask import ask, asked_extension
+from sapwood.cli.ask_store import get
 from sapwood.cli.first_model import FirstModel, choose_model
 from sapwood.cli.view import TurnView, ledger_table
 from sapwood.core.approval import ApprovalDecision, ApprovalRequest
 from sapwood.core.errors import ConfigError, LLMError, SapwoodError
 from sapwood.core.events import AgentEvent
 from sapwood.core.ledger import ContextLedger
+from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript
 
 HELP = "/context: what the model sees · /clear: forget · /exit or Ctrl-D: end · Ctrl-C: stop a turn"
@@ -127,6 +129,8 @@ class Session:
                 self._turn(line)
 
     def _turn(self, prompt: str) -> None:
+        if not self._went_on():
+            return
         keeps = self._agent.keeping.conversations is not None
         events = self._agent.stream(prompt, messages=() if keeps else self._history)
         self._shown(events)
@@ -138,6 +142,35 @@ class Session:
                 self._console.print(Text(f"The turn could not go on: {error}", style="red"))
                 return
 
+    def _went_on(self) -> bool:
+        """Go on with what waits on the conversation, of this session or an earlier one; False where it still waits."""
+        while (run := self._paused()) is not None:
+            self._console.print(
+                Text("An earlier turn of this conversation waits; first go on with that.", style="yellow")
+            )
+            requests, extend = run.waiting(), None
+            if not requests and not run.can_go_on():
+                extend = asked_extension(self._console, run)
+            try:
+                answers = {request.id: ask(self._console, request) for request in requests}
+                went_on = self._shown(self._agent.resume(run.run_id, answers, extend=extend))
+            except SapwoodError as error:
+                self._console.print(Text(f"The turn could not go on: {error}", style="red"))
+                return False
+            if not went_on:
+                return False
+        return True
+
+    def _paused(self) -> Run | None:
+        keeping = self._agent.keeping
+        if keeping.runs is None or keeping.conversation_id is None or keeping.on_pending == "deny":
+            return None
+        for item in get(keeping.runs.waiting, keeping.conversation_id):
+            run: Run = get(keeping.runs.load, item.run_id)
+            if item.status != "running" and run.phase == "paused":
+                return run
+        return None
+
     def _requests(self) -> tuple[ApprovalRequest, ...]:
         last = self._agent.last_turn
         return last.waiting if last is not None and last.stopped_by == "approval" else ()
@@ -146,11 +179,14 @@ class Session:
         """Return the run that waits for the person at the terminal, None where none does."""
         return next((request.run_id for request in self._requests()), None)
 
-    def _shown(self, events: Generator[AgentEvent, None, None]) -> None:
+    def _shown(self, events: Generator[AgentEvent, None, None]) -> bool:
+        """Show a turn, and tell whether it came to an end by itself; a failure is shown, and the session goes on."""
+        is_whole = False
         try:
             with TurnView(self._console) as view:
                 for event in events:
                     view.show(event)
+            is_whole = True
         except KeyboardInterrupt:
             events.close()
             self._console.print(Text("Stopped.", style="yellow"))
@@ -164,3 +200,4 @@ class Session:
         last = self._agent.last_turn
         if last is not None and last.rounds:
             self._ledger = last.rounds[-1].ledger
+        return is_whole

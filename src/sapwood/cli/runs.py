@@ -6,30 +6,32 @@ and for that it needs the agent.
 
 import argparse
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from sapwood.agent.agent import Agent
 from sapwood.agent.answers import Answers
 from sapwood.agent.durable import Keeping, close, record_answers
+from sapwood.cli.ask_store import done, get
 from sapwood.cli.chat import load_agent
 from sapwood.cli.view import TurnView
 from sapwood.core.approval import Answer, ApprovalDecision, ApprovalRequest, ExternalResult
-from sapwood.core.errors import ConfigError
+from sapwood.core.errors import ConfigError, ToolError
 from sapwood.core.json_object import is_object
-from sapwood.core.ports import RunStore, Runtime
+from sapwood.core.ports import RunStore
 from sapwood.core.run import Run
 from sapwood.core.stored import RunSummary
-from sapwood.core.tools import MaybeAwaitable
-from sapwood.runtime.blocking import BlockingRuntime, iterate
+from sapwood.loop.gate import check
+from sapwood.runtime.blocking import BlockingRuntime
 
 SHOWN = 60
-T = TypeVar("T")
+COLUMNS = ("run", "status", "conversation", "updated", "prompt")
 
 
 def run_runs(options: argparse.Namespace, console: Console | None = None) -> int:
@@ -37,7 +39,6 @@ def run_runs(options: argparse.Namespace, console: Console | None = None) -> int
     console = console or Console(highlight=False)
     agent = load_agent(options.agent) if options.agent else None
     keeping = _keeping(options.db, agent)
-    rt = BlockingRuntime()
     if options.action == "list":
         return _list(keeping, options, console)
     run_id = _whole(keeping, options.run)
@@ -47,11 +48,11 @@ def run_runs(options: argparse.Namespace, console: Console | None = None) -> int
         case "resume":
             return _resume(agent, run_id, options.extend, console)
         case "cancel":
-            _done(close(keeping, _runs(keeping), run_id, rt, why="cancelled by a person"))
+            done(close(keeping, _runs(keeping), run_id, BlockingRuntime(), why="cancelled by a person"))
             console.print(f"{run_id} is over")
             return 0
         case _:
-            return _answer(keeping, run_id, options, rt, console)
+            return _answer(keeping, agent, run_id, options, console)
 
 
 def _keeping(path: str | None, agent: Agent | None) -> Keeping:
@@ -75,7 +76,7 @@ def _runs(keeping: Keeping) -> RunStore:
 
 def _whole(keeping: Keeping, start: str) -> str:
     """Return the id of the run that begins so; raises ConfigError where there is none, or several."""
-    runs: list[RunSummary] = list(_get(_runs(keeping).list, limit=10_000))
+    runs: list[RunSummary] = list(get(_runs(keeping).list, limit=10_000))
     found = [item.run_id for item in runs if item.run_id.startswith(start)]
     if start in found or len(found) == 1:
         return start if start in found else found[0]
@@ -87,28 +88,42 @@ def _whole(keeping: Keeping, start: str) -> str:
 def _list(keeping: Keeping, options: argparse.Namespace, console: Console) -> int:
     store = _runs(keeping)
     if options.all:
-        found = _get(store.list, conversation_id=options.conversation)
+        found = get(store.list, conversation_id=options.conversation)
     else:
-        found = _get(store.waiting, options.conversation)
+        found = get(store.waiting, options.conversation)
+    if options.json:
+        # Not through the console, which would break the lines at its width.
+        print(json.dumps([msgspec.to_builtins(item) for item in found], ensure_ascii=False, indent=2))
+        return 0
     if not found:
         console.print(Text("No runs." if options.all else "No run is open.", style="dim"))
         return 0
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "status", "conversation", "updated", "prompt"):
-        table.add_column(name, no_wrap=name != "prompt")
-    for item in found:
-        status = item.status if item.status != "ended" else f"ended ({item.stopped_by})"
-        updated = f"{item.updated_at:%Y-%m-%d %H:%M:%S}"
-        table.add_row(item.run_id, status, item.conversation_id or "", updated, _short(item.prompt))
-    console.print(table)
+    _print_table([_row(item) for item in found], console)
     return 0
+
+
+def _row(item: RunSummary) -> tuple[str, ...]:
+    status = item.status if item.status != "ended" else f"ended ({item.stopped_by})"
+    updated = f"{item.updated_at:%Y-%m-%d %H:%M:%S}"
+    return item.run_id, status, item.conversation_id or "", updated, _short(item.prompt)
+
+
+def _print_table(rows: Sequence[tuple[str, ...]], console: Console) -> None:
+    """Print a run as one line: a terminal cuts it at its width, anything else gets it whole."""
+    widths = [max(map(cell_len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    for number, row in enumerate((COLUMNS, *rows)):
+        cells = (set_cell_size(part, width) for part, width in zip(row, widths, strict=True))
+        line = Text("  ".join(cells).rstrip(), style="" if number else "bold")
+        if console.is_terminal:
+            line.truncate(console.width, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
 
 
 def _show(keeping: Keeping, run_id: str, console: Console) -> int:
     store = _runs(keeping)
-    summary, run = _get(store.summary, run_id), _get(store.load, run_id)
+    summary, run = get(store.summary, run_id), get(store.load, run_id)
     console.print(Text(f"{run_id} · {summary.status} · {_short(summary.prompt)}", style="bold"))
-    for number, event in enumerate(_get(store.events, run_id), 1):
+    for number, event in enumerate(get(store.events, run_id), 1):
         where = "  " * len(event.path)
         what = " ".join(str(part) for part in (getattr(event, "name", ""), getattr(event, "result", "")) if part)
         console.print(Text(f"{number:4} {where}{event.type} {_short(what)}", style="dim"))
@@ -119,14 +134,19 @@ def _show(keeping: Keeping, run_id: str, console: Console) -> int:
     return 0
 
 
-def _answer(keeping: Keeping, run_id: str, options: argparse.Namespace, rt: Runtime, console: Console) -> int:
+def _answer(keeping: Keeping, agent: Agent | None, run_id: str, options: argparse.Namespace, console: Console) -> int:
     store = _runs(keeping)
-    request = _request(_get(store.load, run_id), options.call)
+    request = _request(get(store.load, run_id), options.call)
     answer = _answer_of(request, options)
-    left = _done(record_answers(store, run_id, Answers({request.id: answer}, by=options.by), rt))
-    console.print(f"{request.name} ({request.id}): {'denied' if options.action == 'deny' else 'approved'}")
+    if isinstance(answer, ApprovalDecision) and answer.updated_input is not None:
+        _require_fitting(agent, request, answer.updated_input, console)
+    left = done(record_answers(store, run_id, Answers({request.id: answer}, by=options.by), BlockingRuntime()))
+    said = "answered" if isinstance(answer, ExternalResult) else "approved" if answer.approved else "denied"
+    console.print(f"{request.name} ({request.id}): {said}", soft_wrap=True)
     waiting = len(left.waiting())
-    console.print(f"{waiting} more wait" if waiting else f"go on with: sapwood runs resume {run_id} --agent ...")
+    console.print(
+        f"{waiting} more wait" if waiting else f"go on with: sapwood runs resume {run_id} --agent ...", soft_wrap=True
+    )
     return 0
 
 
@@ -151,6 +171,18 @@ def _answer_of(request: ApprovalRequest, options: argparse.Namespace) -> Answer:
     return ApprovalDecision(approved=True, updated_input=edited)
 
 
+def _require_fitting(agent: Agent | None, request: ApprovalRequest, edited: dict[str, Any], console: Console) -> None:
+    """Raise ConfigError where an input does not fit the tool of this agent; say so where nobody can tell."""
+    bound = agent.tool_called(request.name) if agent is not None and not request.path else None
+    if bound is None:
+        console.print(Text("--input is checked when the run goes on; --agent checks a tool of it now", style="dim"))
+        return
+    try:
+        check(bound, edited)
+    except (ToolError, ValueError, TypeError) as error:  # ours, or of a check of the tool's own
+        raise ConfigError(f"--input does not fit {request.name}: {error}") from None
+
+
 def _request(run: Run, call: str | None) -> ApprovalRequest:
     waiting = run.waiting()
     if call is None and len(waiting) == 1:
@@ -159,7 +191,8 @@ def _request(run: Run, call: str | None) -> ApprovalRequest:
     if call is None:
         raise ConfigError(f"say which call; those that wait: {known}")
     for item in waiting:
-        if call in (item.id, item.tool_call_id):
+        # The whole id alone: the end of one may stand for another call by the time that it is typed.
+        if call == item.id:
             return item
     raise ConfigError(f"no call {call!r} waits; those that wait: {known}")
 
@@ -187,17 +220,3 @@ def _amounts(texts: list[str]) -> dict[str, float]:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
-
-
-def _get(fn: Callable[..., MaybeAwaitable[T]], *args: Any, **options: Any) -> T:
-    """Ask a store, plain or async."""
-    return _done(BlockingRuntime().call("store", lambda: fn(*args, **options), shielded=True))
-
-
-def _done(step: Coroutine[Any, Any, T]) -> T:
-    """Perform a step that never suspends on a blocking runtime."""
-
-    async def alone() -> AsyncGenerator[T, None]:
-        yield await step
-
-    return next(iterate(alone()))

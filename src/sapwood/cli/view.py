@@ -63,8 +63,8 @@ class TurnView:
                 self._started[key] = (time.monotonic(), event)
             case ApprovalRequested():
                 self._flush()
-            case ApprovalResolved(name=name, approved=approved, by=by):
-                said = "approved" if approved else "denied"
+            case ApprovalResolved(name=name, approved=approved, by=by, value=value):
+                said = "denied" if not approved else "approved" if value is None else "answered"
                 self._console.print(Text(f"  · {name}: {said}{f' by {by}' if by else ''}", style="dim"))
             case UsageLimitReached(kind=kind, used=used, limit=limit):
                 self._flush()

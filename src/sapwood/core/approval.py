@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from sapwood.core.errors import ConfigError
+from sapwood.core.errors import ConfigError, ToolError
+from sapwood.core.render_result import json_of
+from sapwood.core.require import require_arguments, require_bool, require_finite, require_text
 from sapwood.core.struct import Data
 
 HookDecision: TypeAlias = Literal["allow", "deny", "ask"]
@@ -28,7 +30,7 @@ class HookResult(Data, frozen=True, tag="hook_result"):
     updated_input: arguments to use instead, which are validated again (pre-hooks).
     updated_output: what the model sees instead of the result, or of the error (post-hooks).
 
-    Raises TypeError for a keyword that does not exist, ConfigError for another decision.
+    Raises TypeError for a keyword that does not exist, ConfigError for values that cannot work.
 
     >>> HookResult(decision="deny", reason="not on a Sunday").decision
     'deny'
@@ -43,7 +45,8 @@ class HookResult(Data, frozen=True, tag="hook_result"):
     def __post_init__(self) -> None:
         if self.decision not in ("allow", "deny", "ask"):
             raise ConfigError(f"decision is allow, deny or ask, not {self.decision!r}")
-        _require_arguments(self.updated_input)
+        require_text("reason", self.reason)
+        require_arguments("updated_input", self.updated_input)
 
 
 class ApprovalRequest(Data, frozen=True, tag="approval_request"):
@@ -81,7 +84,8 @@ class ApprovalDecision(Data, frozen=True, tag="approval_decision"):
     validated. by: who answered, for the record.
     remember: answer such calls the same way from now on, without asking: a pattern by argument, where a text
     may hold `*`; arguments that it does not name must be equal to those of this call, so `{}` means the same
-    call again. It holds for this Agent object, and within one conversation where there is one.
+    call again. Against a value that is no text, such as a number, a text with `*` is held to its JSON: `"*"` is any
+    value, `"5*"` is 5 and 500. It holds for this Agent object, and within one conversation where there is one.
 
     Raises TypeError for a keyword that does not exist, ConfigError for values that cannot work.
 
@@ -97,9 +101,11 @@ class ApprovalDecision(Data, frozen=True, tag="approval_decision"):
     by: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.approved, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
-            raise ConfigError(f"approved is True or False, not {self.approved!r}")
-        _require_arguments(self.updated_input)
+        require_bool("approved", self.approved)
+        require_text("reason", self.reason)
+        require_text("by", self.by)
+        require_arguments("updated_input", self.updated_input)
+        require_arguments("remember", self.remember)
         if self.remember is not None and self.updated_input is not None:
             raise ConfigError("an answer that changes the input cannot be remembered: later calls would run unchanged")
 
@@ -108,12 +114,26 @@ class ExternalResult(Data, frozen=True, tag="external_result"):
     """The result of a tool that runs outside of this program (`@tool(external=True)`).
 
     value: what the model is shown, as a tool's return value would be. by: who or what gave it, for the record.
+
+    Raises ConfigError for a value that cannot be shown or stored.
+
+    >>> ExternalResult({"metres": 2.5}, by="ann").value
+    {'metres': 2.5}
     """
 
     type: ClassVar[Literal["external_result"]] = "external_result"
     value: Any = None
     is_error: bool = False
     by: str | None = None
+
+    def __post_init__(self) -> None:
+        require_bool("is_error", self.is_error)
+        require_text("by", self.by)
+        require_finite("value", self.value)
+        try:
+            msgspec.json.encode(json_of(self.value))
+        except (ToolError, OverflowError) as error:
+            raise ConfigError(f"value cannot be shown: {error}") from None
 
 
 Answer: TypeAlias = ApprovalDecision | ExternalResult
@@ -125,6 +145,8 @@ class ApprovalGrant(Data, frozen=True, tag="approval_grant"):
     arguments: what each argument must be equal to; for those named in `patterns`, a text in which `*` stands for
     anything. A call with other arguments than these does not match. scope: the conversation, empty for any turn of
     the Agent. tool_version: of the tool's definition that was shown, empty for any.
+
+    Raises ConfigError for values that cannot work.
     """
 
     type: ClassVar[Literal["approval_grant"]] = "approval_grant"
@@ -136,6 +158,17 @@ class ApprovalGrant(Data, frozen=True, tag="approval_grant"):
     reason: str | None = None
     patterns: tuple[str, ...] = ()
     tool_version: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "tool", "scope", "tool_version"):
+            if getattr(self, name) is None:
+                raise ConfigError(f"{name} of a grant is a text, not None")
+            require_text(name, getattr(self, name))
+        require_text("reason", self.reason)
+        require_bool("approved", self.approved)
+        if self.arguments is None:  # pyright: ignore[reportUnnecessaryComparison] - people are not typed
+            raise ConfigError("arguments of a grant is a dict of arguments, not None")
+        require_arguments("arguments", self.arguments)
 
     def matches(self, tool: str, arguments: Mapping[str, Any], scope: str, *, tool_version: str = "") -> bool:
         """Tell whether it answers this call."""
@@ -155,13 +188,15 @@ def _is_same(value: object, other: object) -> bool:
 
 
 def _is_alike(value: object, pattern: object) -> bool:
-    if not isinstance(value, str) or not isinstance(pattern, str):
+    if not isinstance(pattern, str) or (not isinstance(value, str) and "*" not in pattern):
         return _is_same(value, pattern)
+    text = value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
+    return not _climbs(text, is_json=not isinstance(value, str)) and fnmatchcase(
+        text, pattern.replace("[", "[[]").replace("?", "[?]")
+    )
+
+
+def _climbs(text: str, *, is_json: bool) -> bool:
     # A path that climbs is never "under" anything, however it begins and however the dots are written.
-    plain = value.lower().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace("\\", "/")
-    return ".." not in plain.split("/") and fnmatchcase(value, pattern.replace("[", "[[]").replace("?", "[?]"))
-
-
-def _require_arguments(updated: object) -> None:
-    if updated is not None and not isinstance(updated, dict):
-        raise ConfigError(f"updated_input is a dict of arguments, not {type(updated).__name__}")
+    plain = text.lower().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace("\\", "/")
+    return ".." in (plain.replace('"', "/") if is_json else plain).split("/")

@@ -65,7 +65,7 @@ class TurnDiagnostics(Data, frozen=True, tag="turn_diagnostics"):
 
     @property
     def total_tool_calls(self) -> int:
-        """Tool calls of this turn's own rounds."""
+        """Answered tool calls of this turn's own rounds, as limits count them: without those that a limit refused."""
         return sum(item.tool_calls for item in self.rounds)
 
     @property

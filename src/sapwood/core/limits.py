@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from sapwood.core.errors import ConfigError
+from sapwood.core.require import MOST, is_number, require_bool, require_mapping, shown
 from sapwood.core.struct import Data
 from sapwood.core.usage import Usage
 
@@ -72,8 +73,13 @@ class UsageLimits(Data, frozen=True, tag="usage_limits", kw_only=True):
         _require("tool_calls_limit", self.tool_calls_limit, least=0)
         for name in ("cost_limit", "seconds_limit"):
             _require(name, getattr(self, name), least=None)
+        require_bool("strict_cost", self.strict_cost)
+        require_mapping("tool_limits", self.tool_limits, "how many calls, by the name of a tool")
         for tool, limit in self.tool_limits.items():
+            if limit is None:  # pyright: ignore[reportUnnecessaryComparison] - people are not typed
+                raise ConfigError(f"tool_limits[{tool!r}] is None; leave {tool!r} out for no limit")
             _require(f"tool_limits[{tool!r}]", limit, least=0)
+        require_mapping("policies", self.policies, "what happens, by the kind of a limit")
         for kind, policy in [("on_limit", self.on_limit), *self.policies.items()]:
             if policy not in POLICIES:
                 raise ConfigError(f"{kind}: a policy is one of {', '.join(POLICIES)}, not {policy!r}")
@@ -127,8 +133,9 @@ class UsageLimits(Data, frozen=True, tag="usage_limits", kw_only=True):
         changes: dict[str, float] = {}
         for kind, tool, limit in self.items():
             if not tool and extra.get(kind):
-                changes[f"{kind}_limit"] = limit + (extra[kind] if kind in _FLOATS else int(extra[kind]))
-        tools = {name: limit + int(extra.get(f"tool:{name}", 0)) for name, limit in self.tool_limits.items()}
+                raised = limit + (extra[kind] if kind in _FLOATS else int(extra[kind]))
+                changes[f"{kind}_limit"] = min(MOST, raised)
+        tools = {name: min(MOST, limit + int(extra.get(f"tool:{name}", 0))) for name, limit in self.tool_limits.items()}
         return self.replace(**changes, tool_limits=tools)
 
 
@@ -273,8 +280,10 @@ def _require(name: str, value: object, *, least: int | None) -> None:
     """Raise ConfigError unless the value is a number that may be a limit; least None: any number above 0."""
     if value is None:
         return
-    is_number = isinstance(value, int if least is not None else int | float) and not isinstance(value, bool)
+    is_kind = is_number(value) and (least is None or isinstance(value, int))
     # `not ... >`, as nothing is above what is no number.
-    if not is_number or not isinstance(value, int | float) or not (value > 0 if least is None else value >= least):
+    if not is_kind or not isinstance(value, int | float) or not (value > 0 if least is None else value >= least):
         rule = "a number above 0" if least is None else f"a whole number of at least {least}"
-        raise ConfigError(f"{name} must be {rule}, or None for no limit; not {value!r}")
+        raise ConfigError(f"{name} must be {rule}, or None for no limit; not {shown(value)}")
+    if value > MOST:
+        raise ConfigError(f"{name} must be at most {MOST:,}, or None for no limit; not {shown(value)}")

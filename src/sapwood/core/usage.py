@@ -69,6 +69,7 @@ class RoundUsage(Data, frozen=True, tag="round_usage"):
     tool_schema_tokens, tool_result_tokens: estimates; the provider reports neither apart.
     cost_usd: None where the price is not known, which is not the same as free.
     ledger: what the request of the round held. model: `provider/model` that answered.
+    tool_calls: answered calls, as limits count them: failed and denied ones too, not those that a limit refused.
     seconds: how long the round took, without the time that a person took to answer.
     """
 

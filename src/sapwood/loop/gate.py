@@ -17,6 +17,7 @@ import msgspec
 from sapwood.core.approval import ApprovalDecision, ApprovalGrant, ApprovalRequest, HookResult, WaitKind
 from sapwood.core.errors import BlockingCallError, RunCancelledError, ToolError
 from sapwood.core.events import ApprovalRequested, ApprovalResolved
+from sapwood.core.own_cancel import as_tool_error
 from sapwood.core.ports import Runtime
 from sapwood.core.render_result import RenderedResult, json_of, render_result
 from sapwood.core.run import OpenCall
@@ -107,7 +108,8 @@ def check(bound: BoundTool | None, raw: dict[str, Any]) -> Checked:
     raw = copy_arguments(raw)
     if bound is None or bound.check is None:
         return Checked(raw, raw)
-    return Checked(raw, bound.check(copy_arguments(raw)))
+    with as_tool_error("the check of the input"):
+        return Checked(raw, bound.check(copy_arguments(raw)))
 
 
 def digest(name: str, arguments: object) -> str:

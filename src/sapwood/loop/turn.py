@@ -328,7 +328,8 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
             meter.scaled(meter.raw_message(results).tool_results) if results else 0,
             usage.cache_creation_tokens,
             usage.cache_read_tokens,
-            len(run.calls),
+            # As the limits count them: without those that were refused.
+            max(0, run.tally.tool_calls - sum(item.tool_calls for item in run.rounds)),
             usage.cost_usd,
             usage.estimated,
             ledger,
