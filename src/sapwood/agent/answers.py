@@ -4,25 +4,29 @@ Laws: an answer is looked up in the stored run, never in what a client sends; it
 is used once; after its expiry a call is denied, whatever the answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from sapwood.core.approval import Answer, ApprovalDecision, ExternalResult
-from sapwood.core.errors import ConfigError
+from sapwood.core.errors import ConfigError, ConflictError
 from sapwood.core.events import AgentEvent, ApprovalRequested, ApprovalResolved, LimitExtended
 from sapwood.core.limits import LimitBreach
 from sapwood.core.render_result import json_of
 from sapwood.core.run import Run
 from sapwood.loop.answers import settled
+from sapwood.loop.gate import Gate, remember
+
+MAX_AMOUNT = 1e15
+"""By how much a limit may be raised at once; a number that is larger, or none, could not be counted with."""
 
 
 class Answers(msgspec.Struct, frozen=True):
     """What a person answers.
 
-    decisions: by `ApprovalRequest.id`, or by the id of the call where only one call with it waits.
+    decisions: by `ApprovalRequest.id`, whole: a part of one may be the id of another call.
     extend: by how much limits are raised, by kind; empty to let them stand, None where nothing is said of limits.
     by: who answers, for the record.
     """
@@ -30,6 +34,57 @@ class Answers(msgspec.Struct, frozen=True):
     decisions: Mapping[str, Answer] = {}
     extend: Mapping[str, float] | None = None
     by: str | None = None
+
+    def __post_init__(self) -> None:
+        given: dict[str, Any] = {"decisions": self.decisions, "extend": self.extend or {}, "by": self.by}
+        for name in ("decisions", "extend"):
+            if not isinstance(given[name], Mapping):
+                raise ConfigError(f"{name} is a dict by id or by kind, not {type(given[name]).__name__}")
+        if given["by"] is not None and not isinstance(given["by"], str):
+            raise ConfigError(f"by is the name of who answers, a text, not {self.by!r}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is answered."""
+        return not self.decisions and not self.extend
+
+
+def require_current(run: Run, answers: Answers, asked: Collection[str]) -> None:
+    """Raise ConflictError for an answer to something that this run asked, and waits for no longer.
+
+    asked: the ids of all requests that it ever made, and the kinds of all limits that were ever raised.
+    """
+    waiting = {"/".join(place) for place, _ in _waiting(run)} | {breach.name for _, (_, breach) in _asked(run)}
+    late = [id for id in (*answers.decisions, *(answers.extend or ())) if id not in waiting and id in asked]
+    if not late:
+        return
+    if run.phase == "ended":
+        raise ConflictError(f"the answer to {late[0]!r} came too late: run {run.run_id!r} has ended ({run.stopped_by})")
+    raise ConflictError(
+        f"run {run.run_id!r} has an answer to {late[0]!r} already, and this one counts for nothing; resume it without "
+        "one, if nobody goes on with it"
+    )
+
+
+def asked_in(journal: Iterable[AgentEvent]) -> frozenset[str]:
+    """Return what `require_current` wants to know, from the events of a run."""
+    requests = {
+        "/".join((*event.path, event.tool_call_id)) for event in journal if isinstance(event, ApprovalRequested)
+    }
+    return frozenset(requests | {event.kind for event in journal if isinstance(event, LimitExtended)})
+
+
+def keep_remembered(event: AgentEvent, run: Run, answers: Answers, gate: Gate, id: str) -> None:
+    """Remember the answer that this event records, where it says so; under a grant of this id.
+
+    run: as it was when it was answered.
+    """
+    if not isinstance(event, ApprovalResolved):
+        return
+    for place, request in _waiting(run):
+        answer = answers.decisions.get("/".join(place))
+        if isinstance(answer, ApprovalDecision) and event == _resolved(place, request, answer, answers.by):
+            remember(gate, request, answer, id)
 
 
 def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, ...]:
@@ -56,13 +111,15 @@ def _waiting(run: Run) -> Iterator[tuple[tuple[str, ...], ApprovalRequested]]:
 
 
 def _place(id: str, waiting: Mapping[tuple[str, ...], ApprovalRequested], run: Run) -> tuple[str, ...]:
-    exact = [place for place in waiting if "/".join(place) == id]
-    found = exact or [place for place in waiting if place[-1] == id or waiting[place].key == id]
+    # By nothing but the whole id: an answer to a call of an earlier round must never reach a call that waits now.
+    found = [place for place in waiting if "/".join(place) == id]
     if len(found) == 1:
         return found[0]
     known = ", ".join("/".join(place) for place in waiting) or "none"
-    if found:
-        raise ConfigError(f"several calls of run {run.run_id!r} are called {id!r}; name one of them whole: {known}")
+    if found:  # an id of a provider that has a slash
+        raise ConfigError(
+            f"several calls of run {run.run_id!r} are called {id!r}, so no answer can be told to be to one"
+        )
     raise ConfigError(f"no call {id!r} of run {run.run_id!r} waits for an answer; those that wait: {known}")
 
 
@@ -101,8 +158,10 @@ def _extended(run: Run, answers: Answers) -> Iterator[LimitExtended]:
         if name not in by_name:
             known = ", ".join(by_name) or "none"
             raise ConfigError(f"run {run.run_id!r} does not wait at a limit {name!r}; it waits at: {known}")
-        if not is_number(amount) or amount < 0:
-            raise ConfigError(f"extend[{name!r}] is how much more is allowed, so a number; not {amount!r}")
+        if not is_number(amount) or not 0 <= amount <= MAX_AMOUNT:
+            raise ConfigError(
+                f"extend[{name!r}] is how much more is allowed, so a number from 0 to {MAX_AMOUNT:g}; not {amount!r}"
+            )
     for name, (path, breach) in by_name.items():
         amount = answers.extend.get(name, 0)
         yield LimitExtended(
