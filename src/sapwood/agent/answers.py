@@ -54,7 +54,7 @@ def require_current(run: Run, answers: Answers, asked: Collection[str]) -> None:
 
     asked: the ids of all requests that it ever made, and the kinds of all limits that were ever raised.
     """
-    waiting = {"/".join(place) for place, _ in _waiting(run)} | {breach.name for _, (_, breach) in _asked(run)}
+    waiting = ids_waiting(run)
     late = [id for id in (*answers.decisions, *(answers.extend or ())) if id not in waiting and id in asked]
     if not late:
         return
@@ -64,6 +64,11 @@ def require_current(run: Run, answers: Answers, asked: Collection[str]) -> None:
         f"run {run.run_id!r} has an answer to {late[0]!r} already, and this one counts for nothing; resume it without "
         "one, if nobody goes on with it"
     )
+
+
+def ids_waiting(run: Run) -> frozenset[str]:
+    """Return the ids of the requests, and the kinds of the limits, at which a run waits."""
+    return frozenset(("/".join(place) for place, _ in _waiting(run))) | {breach.name for _, (_, breach) in _asked(run)}
 
 
 def asked_in(journal: Iterable[AgentEvent]) -> frozenset[str]:

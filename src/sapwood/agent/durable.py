@@ -44,6 +44,14 @@ BUSY_SECONDS = 0.05
 """How long a prompt waits before it looks again whether a conversation is free; each time twice as long, up to 1 s."""
 
 
+class Frees(Protocol):
+    """What has runs on conversations whose runs no store keeps."""
+
+    async def free(self, keeping: "Keeping", rt: Runtime) -> None:
+        """See to it that none of them stands on the conversation."""
+        ...
+
+
 class Keeping(msgspec.Struct, frozen=True):
     """Where an agent keeps its turns. Either store may be missing.
 
@@ -59,9 +67,9 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 async def stored_turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd, paused: Frees
 ) -> AsyncGenerator[AgentEvent, None]:
-    """Yield the events of a new turn that is kept.
+    """Yield the events of a new turn that is kept. paused: asked where no run store is.
 
     Raises ConversationBusyError, RunPausedError, and what the stores raise, before any model is called.
     """
@@ -69,7 +77,7 @@ async def stored_turn(
     while True:
         begun = False
         try:
-            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end)) as events:
+            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end, paused)) as events:
                 async for event in events:
                     begun = True
                     yield event
@@ -94,8 +102,8 @@ async def resumed_turn(
 ) -> AsyncGenerator[AgentEvent, None]:
     """Yield the events of a later segment of a stored run.
 
-    Raises ConfigError for an answer that fits nothing that waits, RunPausedError where nothing was answered,
-    ConflictError where somebody else goes on with the run.
+    Raises ConfigError for an answer to what was never asked or of the wrong kind, RunPausedError where nothing was
+    answered, ConflictError where somebody else goes on with the run, or was first: it is answered, or has ended.
     """
     runs = keeping.runs
     if runs is None:
@@ -118,7 +126,7 @@ async def resumed_turn(
             raise ConflictError(f"run {run_id!r} was closed, as another prompt came; what it did is in the history")
         events = checked_answers(stored.run, answers, spec, rt)
         run = stored.run.replace(conversation_id=stored.conversation_id)
-        spec = _recorded(spec, keeping, run, saving)
+        spec = recorded(spec, keeping, run, saving)
         live = LiveTurn(run, spec, on_end=on_end)
         async with aclosing(run_turn(run, spec, saving, answers=events, live=live)) as turn:
             async for event in turn:
@@ -185,7 +193,7 @@ def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> 
         after = evolve(after, event)
     is_stuck = run.phase == "paused" and not after.can_go_on()
     if is_stuck and (spec.gate.approve is None or after.asks):
-        raise RunPausedError(_what_waits(run))
+        raise RunPausedError(what_waits(run))
     return events
 
 
@@ -194,7 +202,8 @@ def has_open_answers(run: Run) -> bool:
     return any(item.state in ("waiting", "decided") for _, item in run.open_calls())
 
 
-def _what_waits(run: Run) -> str:
+def what_waits(run: Run) -> str:
+    """Return what a run waits for, and how to go on with it."""
     if run.can_go_on():
         return f"run {run.run_id!r} was answered, and nobody has gone on with it yet; resume it"
     waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting())
@@ -210,13 +219,13 @@ def _limits(run: Run) -> tuple[LimitBreach, ...]:
 
 
 async def _turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd, paused: Frees
 ) -> AsyncGenerator[AgentEvent, None]:
     version = 0
     if keeping.conversations is not None and keeping.conversation_id is not None:
         if len(history):
             raise ConfigError("messages= and with_conversation exclude each other: the store has the history")
-        await _free(keeping, rt)
+        await (_free(keeping, keeping.runs, rt) if keeping.runs is not None else paused.free(keeping, rt))
         loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
         history, version = Transcript.of(loaded.messages), loaded.version
     run = start_run(rt.new_id()).replace(conversation_id=keeping.conversation_id, base_seq=version)
@@ -230,14 +239,14 @@ async def _turn(
             base_seq=version,
             past=() if keeping.conversation_id is not None else history[:],
         )
-    spec = _recorded(make(history), keeping, run, saving)
+    spec = recorded(make(history), keeping, run, saving)
     live = LiveTurn(run, spec, on_end=on_end)
     try:
         async with aclosing(run_turn(run, spec, saving or rt, prompt=prompt, live=live)) as events:
             async for event in events:
                 yield event
     except ConflictError as error:
-        if saving is None or saving.fence or not await _has_moved(keeping, version, rt):
+        if saving is None or saving.fence or await version_of(keeping, rt) == version:
             raise
         raise ConversationBusyError(
             f"another turn on conversation {keeping.conversation_id!r} came first ({error}); send the prompt again, or "
@@ -251,16 +260,17 @@ async def _turn(
             await _kept(rt, "conversation.append", spec.record, live.run)
 
 
-async def _has_moved(keeping: Keeping, version: int, rt: Runtime) -> bool:
-    """Tell whether a turn was added to the conversation since this version was loaded."""
+async def version_of(keeping: Keeping, rt: Runtime) -> int:
+    """Return the version that the conversation is at now; 0 where there is none."""
     store, conversation_id = keeping.conversations, keeping.conversation_id
     if store is None or conversation_id is None:
-        return False
+        return 0
     loaded: Conversation = await _kept(rt, "conversation.load", store.load, conversation_id)
-    return loaded.version != version
+    return loaded.version
 
 
-def _recorded(spec: TurnSpec, keeping: Keeping, run: Run, saving: SavingRuntime | None) -> TurnSpec:
+def recorded(spec: TurnSpec, keeping: Keeping, run: Run, saving: SavingRuntime | None) -> TurnSpec:
+    """Return the spec with what adds the messages of this run to its conversation, where it has one."""
     store, conversation_id = keeping.conversations, run.conversation_id
     if store is None or conversation_id is None:
         return spec
@@ -283,14 +293,11 @@ def _append(store: ConversationStore, conversation_id: str, run: Run, fence: int
     )
 
 
-async def _free(keeping: Keeping, rt: Runtime) -> None:
+async def _free(keeping: Keeping, runs: RunStore, rt: Runtime) -> None:
     """See to it that no other run stands on the conversation.
 
     Raises ConversationBusyError where one runs, RunPausedError where one waits for a person and is not to be denied.
     """
-    runs = keeping.runs
-    if runs is None:
-        return
     for other in await _kept(rt, "run.waiting", runs.waiting, keeping.conversation_id):
         if other.status == "running":
             raise ConversationBusyError(
@@ -301,7 +308,7 @@ async def _free(keeping: Keeping, rt: Runtime) -> None:
         # One that was answered, and with which nobody has gone on yet, still belongs to who answered.
         waiting: Run = await _kept(rt, "run.load", runs.load, other.run_id)
         if keeping.on_pending == "raise" and await _is_pending(runs, waiting, rt):
-            raise RunPausedError(f'{_what_waits(waiting)}, or give on_pending="deny"')
+            raise RunPausedError(f'{what_waits(waiting)}, or give on_pending="deny"')
         await _moved_on(keeping, runs, other.run_id, rt)
 
 
@@ -341,7 +348,7 @@ async def _moved_on(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) 
 async def record_answers(runs: RunStore, run_id: str, answers: Answers, rt: Runtime) -> Run:
     """Note answers to a run that waits, and return it; whoever resumes it goes on with them.
 
-    Raises ConfigError for an answer that fits nothing that waits, ConflictError where somebody goes on with the run.
+    Raises as `resumed_turn` does.
     """
     await _fitting_answers(runs, await _kept(rt, "run.load", runs.load, run_id), answers, rt)
     saving = SavingRuntime(rt, runs, run_id=run_id)
@@ -368,15 +375,24 @@ async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, w
 
 async def _closed(keeping: Keeping, stored: StoredRun, saving: SavingRuntime, rt: Runtime, why: str) -> None:
     run = stored.run.replace(conversation_id=stored.conversation_id)
-    closing = [_unanswered(item) for item in run.calls if item.state != "done"]
-    for event in closing:
+    for event in closing_of(run):
         run = evolve(run, event)
         await saving.checkpoint(run, event)
-    if keeping.conversations is not None and stored.conversation_id is not None:
-        store, conversation_id = keeping.conversations, stored.conversation_id
-        await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
+    await add_to_conversation(keeping, run, rt, fence=stored.fence)
     ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", why))
     await saving.checkpoint(evolve(run, ended), ended)
+
+
+def closing_of(run: Run) -> Sequence[ToolFinished]:
+    """Return an answer to each open call of a run that nobody goes on with."""
+    return [_unanswered(item) for item in run.calls if item.state != "done"]
+
+
+async def add_to_conversation(keeping: Keeping, run: Run, rt: Runtime, *, fence: int = 0) -> None:
+    """Add the messages of a run that nobody goes on with to its conversation, where it has one."""
+    store, conversation_id = keeping.conversations, run.conversation_id
+    if store is not None and conversation_id is not None:
+        await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, fence))
 
 
 def _unanswered(item: OpenCall) -> ToolFinished:
