@@ -14,6 +14,7 @@ from sapwood import (
     ApprovalDecision,
     ConfigError,
     ConflictError,
+    ConversationBusyError,
     RunPausedError,
     ServerError,
     StoreError,
@@ -387,3 +388,34 @@ def test_a_limit_is_raised_by_what_can_be_counted_with_alone(amount: Any) -> Non
 def test_a_conversation_is_named_by_a_text(store: Any, strange: Any) -> None:
     with pytest.raises(ConfigError, match="the id of a conversation"):
         Agent(llm=scripted()).with_conversation(store, strange)
+
+
+class Overtaken:
+    """A run store on which another turn comes and goes between the look at the conversation and the first begin."""
+
+    def __init__(self, inner: Any, other: Callable[[], object]) -> None:
+        self._inner, self._other = inner, other
+        self._is_first = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def begin(self, *args: Any, **options: Any) -> Any:
+        if self._is_first:
+            self._is_first = False
+            self._other()
+        return self._inner.begin(*args, **options)
+
+
+def test_a_prompt_that_another_turn_overtook_is_busy_or_starts_from_there(store: Any) -> None:
+    other = Agent(llm=scripted(says("quicker"), says("quicker"))).with_conversation(store, "c")
+
+    def agent(**options: Any) -> Agent:
+        overtaken = Both(Overtaken(store.runs, lambda: list(other.stream("other"))), store.conversations)
+        return Agent(llm=scripted(says("hello"))).with_conversation(overtaken, "c", **options)
+
+    with pytest.raises(ConversationBusyError, match=r"came first .* send the prompt again"):
+        list(agent().stream("mine"))
+    assert "".join(agent(on_busy="wait").chat("mine")) == "hello"
+    texts = [message.text for message in store.conversations.load("c").messages]
+    assert texts == ["other", "quicker", "other", "quicker", "mine", "hello"]

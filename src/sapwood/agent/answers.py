@@ -102,8 +102,6 @@ def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, .
     chosen: dict[tuple[str, ...], Answer] = {}
     for id, answer in answers.decisions.items():
         place = _place(id, waiting, run)
-        if place in chosen:
-            raise ConfigError(f"two answers are given to call {'/'.join(place)}")
         chosen[place] = _fitting(answer, waiting[place], id)
     events = [_resolved(place, waiting[place], answer, answers.by) for place, answer in chosen.items()]
     return (*settled(run, events, now), *_extended(run, answers))
@@ -117,14 +115,10 @@ def _waiting(run: Run) -> Iterator[tuple[tuple[str, ...], ApprovalRequested]]:
 
 def _place(id: str, waiting: Mapping[tuple[str, ...], ApprovalRequested], run: Run) -> tuple[str, ...]:
     # By nothing but the whole id: an answer to a call of an earlier round must never reach a call that waits now.
-    found = [place for place in waiting if "/".join(place) == id]
-    if len(found) == 1:
-        return found[0]
+    for place in waiting:
+        if "/".join(place) == id:
+            return place
     known = ", ".join("/".join(place) for place in waiting) or "none"
-    if found:  # an id of a provider that has a slash
-        raise ConfigError(
-            f"several calls of run {run.run_id!r} are called {id!r}, so no answer can be told to be to one"
-        )
     raise ConfigError(f"no call {id!r} of run {run.run_id!r} waits for an answer; those that wait: {known}")
 
 
