@@ -349,41 +349,6 @@ def test_a_deferred_answer_that_is_to_be_remembered_is(store: Any) -> None:
     assert (grant.tool, grant.arguments, grant.approved, grant.scope) == ("pay", {"cents": 1}, True, "c")
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"decisions": ["r0c0"]}, "decisions is a dict by id or by kind, not list"),
-        ({"extend": [1]}, "extend is a dict"),
-        ({"by": 7}, "by is the name of who answers, a text, not 7"),
-    ],
-)
-def test_an_answer_of_a_wrong_type_is_refused_before_anything_is_stored(options: Any, problem: str) -> None:
-    with InProcessStore() as store:
-        agent = Till().agent(store)
-        run_id, _ = paused(agent)
-        before = store.runs.events(run_id)
-        with pytest.raises(ConfigError, match=problem):
-            list(agent.resume(run_id, **options))
-        assert store.runs.events(run_id) == before
-
-
-@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -1, True, 10**400])
-def test_a_limit_is_raised_by_what_can_be_counted_with_alone(amount: Any) -> None:
-    @tool
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    with InProcessStore() as store:
-        agent = Agent(llm=following(calls(call("look")), calls(call("look")))).with_tools([look])
-        agent.with_usage_limits(UsageLimits(tool_calls_limit=1, on_limit="ask")).with_conversation(store, "c")
-        list(agent.stream("go"))
-        (item,) = store.runs.waiting("c")
-        with pytest.raises(ConfigError, match="how much more is allowed, so a number from 0 to 1e"):
-            list(agent.resume(item.run_id, extend={"tool_calls": amount}))
-        assert store.runs.summary(item.run_id).status == "paused"
-
-
 @pytest.mark.parametrize("strange", [b"x", 7, "\ud800"])
 def test_a_conversation_is_named_by_a_text(store: Any, strange: Any) -> None:
     with pytest.raises(ConfigError, match="the id of a conversation"):
