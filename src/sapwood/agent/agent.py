@@ -14,9 +14,10 @@ import msgspec
 from sapwood.agent.answers import Answers
 from sapwood.agent.assemble import assemble, below, require_prices
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
-from sapwood.agent.durable import checked_answers, history_of, resumed_turn, stored_turn
+from sapwood.agent.durable import history_of, resumed_turn, stored_turn
 from sapwood.agent.fluent import Configured, models_of, ttl_of
 from sapwood.agent.output import Output, value_of
+from sapwood.agent.paused import PausedRuns
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.agent.subagents import agent_tool
 from sapwood.context.meter import Calibration
@@ -28,7 +29,6 @@ from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
 from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest
 from sapwood.core.ports import Runtime
-from sapwood.core.run import Run
 from sapwood.core.transcript import Transcript
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.cache_watch import CacheWatch
@@ -119,7 +119,7 @@ class Agent(Configured):
         self._loops: PrivateLoops | None = None
         self._last: _Last | None = None
         self._grants = Grants()
-        self._paused: dict[str, tuple[Run, Transcript]] = {}
+        self._paused = PausedRuns()
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -204,8 +204,8 @@ class Agent(Configured):
         and the turn wraps up. by: who answers, for the record.
 
         A run that is not in this Agent's memory comes from its run store (`with_run_store`, `with_conversation`).
-        Raises ConfigError for an answer that fits nothing that waits, RunPausedError where nothing was answered,
-        ConflictError where somebody else goes on with the run.
+        Raises ConfigError for an answer to what was never asked or of the wrong kind, RunPausedError where nothing was
+        answered, ConflictError where somebody else goes on with the run, or was first: it is answered, or has ended.
         """
         runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
         events = self._resumed(run_id, Answers(decisions or {}, extend, by), cancel, runtime)
@@ -342,7 +342,7 @@ class Agent(Configured):
         history = to_history(messages)
         make, keeping = self._maker(cancel), self._config.keeping
         if keeping.runs is not None or keeping.conversations is not None:
-            return stored_turn(keeping, make, message, history, runtime, on_end=ended)
+            return stored_turn(keeping, make, message, history, runtime, on_end=ended, paused=self._paused)
         spec = make(history)
         run = start_run(runtime.new_id())
         live = LiveTurn(run, spec, on_end=ended)
@@ -352,14 +352,9 @@ class Agent(Configured):
         self, run_id: str, answers: Answers, cancel: CancelToken | None, runtime: Runtime
     ) -> AsyncGenerator[AgentEvent, None]:
         make = self._maker(cancel)
-        paused = self._paused.get(run_id)
-        if paused is None:
-            return resumed_turn(self._config.keeping, make, run_id, answers, runtime, on_end=self._ended)
-        run, history = paused
-        spec = make(history)
-        events = checked_answers(run, answers, spec, runtime)
-        del self._paused[run_id]
-        return run_turn(run, spec, runtime, answers=events, live=LiveTurn(run, spec, on_end=self._ended))
+        if run_id in self._paused:
+            return self._paused.resumed(make, run_id, answers, runtime, on_end=self._ended)
+        return resumed_turn(self._config.keeping, make, run_id, answers, runtime, on_end=self._ended)
 
     def _output(self) -> Output:
         if self._config.output is None:
@@ -409,7 +404,7 @@ class Agent(Configured):
     def _ended(self, live: LiveTurn) -> None:
         run = live.run
         if run.phase == "paused" and self._config.keeping.runs is None:
-            self._paused[run.run_id] = (run, live.spec.history)
+            self._paused.keep(run, live.spec.history, self._config.keeping)
         cause: Cause = run.stopped_by or _cause(live.error)
         error = f"{type(live.error).__name__}: {live.error}" if isinstance(live.error, Exception) else None
         first = run.rounds[0].ledger if run.rounds else run.ledger

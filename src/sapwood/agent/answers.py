@@ -4,26 +4,27 @@ Laws: an answer is looked up in the stored run, never in what a client sends; it
 is used once; after its expiry a call is denied, whatever the answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from sapwood.core.approval import Answer, ApprovalDecision, ExternalResult
-from sapwood.core.errors import ConfigError
+from sapwood.core.errors import ConfigError, ConflictError
 from sapwood.core.events import AgentEvent, ApprovalRequested, ApprovalResolved, LimitExtended
 from sapwood.core.limits import LimitBreach
 from sapwood.core.render_result import json_of
 from sapwood.core.require import MOST, is_number, require_mapping, require_text, shown
 from sapwood.core.run import Run
 from sapwood.loop.answers import settled
+from sapwood.loop.gate import Gate, remember
 
 
 class Answers(msgspec.Struct, frozen=True):
     """What a person answers.
 
-    decisions: by `ApprovalRequest.id`, or by the id of the call where only one call with it waits.
+    decisions: by `ApprovalRequest.id`, whole: a part of one may be the id of another call.
     extend: by how much limits are raised, by kind; empty to let them stand, None where nothing is said of limits.
     by: who answers, for the record.
 
@@ -46,6 +47,54 @@ class Answers(msgspec.Struct, frozen=True):
                     f"extend[{name!r}] is how much more is allowed: a number from 0 to {MOST:,}, not {shown(amount)}"
                 )
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is answered."""
+        return not self.decisions and not self.extend
+
+
+def require_current(run: Run, answers: Answers, asked: Collection[str]) -> None:
+    """Raise ConflictError for an answer to something that this run asked, and waits for no longer.
+
+    asked: the ids of all requests that it ever made, and the kinds of all limits that were ever raised.
+    """
+    waiting = ids_waiting(run)
+    late = [id for id in (*answers.decisions, *(answers.extend or ())) if id not in waiting and id in asked]
+    if not late:
+        return
+    if run.phase == "ended":
+        raise ConflictError(f"the answer to {late[0]!r} came too late: run {run.run_id!r} has ended ({run.stopped_by})")
+    raise ConflictError(
+        f"run {run.run_id!r} has an answer to {late[0]!r} already, and this one counts for nothing; resume it without "
+        "one, if nobody goes on with it"
+    )
+
+
+def ids_waiting(run: Run) -> frozenset[str]:
+    """Return the ids of the requests, and the kinds of the limits, at which a run waits."""
+    return frozenset(("/".join(place) for place, _ in _waiting(run))) | {breach.name for _, (_, breach) in _asked(run)}
+
+
+def asked_in(journal: Iterable[AgentEvent]) -> frozenset[str]:
+    """Return what `require_current` wants to know, from the events of a run."""
+    requests = {
+        "/".join((*event.path, event.tool_call_id)) for event in journal if isinstance(event, ApprovalRequested)
+    }
+    return frozenset(requests | {event.kind for event in journal if isinstance(event, LimitExtended)})
+
+
+def keep_remembered(event: AgentEvent, run: Run, answers: Answers, gate: Gate, id: str) -> None:
+    """Remember the answer that this event records, where it says so; under a grant of this id.
+
+    run: as it was when it was answered.
+    """
+    if not isinstance(event, ApprovalResolved):
+        return
+    for place, request in _waiting(run):
+        answer = answers.decisions.get("/".join(place))
+        if isinstance(answer, ApprovalDecision) and event == _resolved(place, request, answer, answers.by):
+            remember(gate, request, answer, id)
+
 
 def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, ...]:
     """Return the events of these answers, in the order of the calls.
@@ -57,8 +106,6 @@ def answers_of(run: Run, answers: Answers, now: datetime) -> tuple[AgentEvent, .
     chosen: dict[tuple[str, ...], Answer] = {}
     for id, answer in answers.decisions.items():
         place = _place(id, waiting, run)
-        if place in chosen:
-            raise ConfigError(f"two answers are given to call {'/'.join(place)}")
         chosen[place] = _fitting(answer, waiting[place], id)
     events = [_resolved(place, waiting[place], answer, answers.by) for place, answer in chosen.items()]
     return (*settled(run, events, now), *_extended(run, answers))
@@ -71,13 +118,11 @@ def _waiting(run: Run) -> Iterator[tuple[tuple[str, ...], ApprovalRequested]]:
 
 
 def _place(id: str, waiting: Mapping[tuple[str, ...], ApprovalRequested], run: Run) -> tuple[str, ...]:
-    exact = [place for place in waiting if "/".join(place) == id]
-    found = exact or [place for place in waiting if place[-1] == id or waiting[place].key == id]
-    if len(found) == 1:
-        return found[0]
+    # By nothing but the whole id: an answer to a call of an earlier round must never reach a call that waits now.
+    for place in waiting:
+        if "/".join(place) == id:
+            return place
     known = ", ".join("/".join(place) for place in waiting) or "none"
-    if found:
-        raise ConfigError(f"several calls of run {run.run_id!r} are called {id!r}; name one of them whole: {known}")
     raise ConfigError(f"no call {id!r} of run {run.run_id!r} waits for an answer; those that wait: {known}")
 
 

@@ -11,16 +11,17 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from sapwood.agent.answers import Answers, answers_of
+from sapwood.agent.answers import Answers, answers_of, asked_in, keep_remembered, require_current
 from sapwood.core.decide import CloseRound, Finish, decide
 from sapwood.core.errors import ConfigError, ConflictError, ConversationBusyError, RunPausedError, StoreError
 from sapwood.core.events import AgentEvent, RoundFinished, ToolFinished, TurnFinished
 from sapwood.core.evolve import evolve
+from sapwood.core.journal import ends_segment
 from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message
 from sapwood.core.ports import ConversationStore, RunStore, Runtime
 from sapwood.core.run import OpenCall, Run
-from sapwood.core.stored import Compacted, Conversation, StoredRun
+from sapwood.core.stored import Compacted, Conversation, StoredRun, require_id
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.core.transcript import INTERRUPTED, Transcript
 from sapwood.core.usage import RoundUsage
@@ -37,8 +38,18 @@ OnEnd: TypeAlias = Callable[[LiveTurn], None]
 MOVED_ON = "Denied: the user moved on to something else."
 NOT_BEGUN = "Not run: the turn was broken off before."
 ANOTHER_PROMPT = "another prompt came"
+ANSWERING = ("turn_resumed", "approval_resolved", "limit_extended", "context_updated")
+"""Events of a segment that has done nothing with the answers yet."""
 BUSY_SECONDS = 0.05
 """How long a prompt waits before it looks again whether a conversation is free; each time twice as long, up to 1 s."""
+
+
+class Frees(Protocol):
+    """What has runs on conversations whose runs no store keeps."""
+
+    async def free(self, keeping: "Keeping", rt: Runtime) -> None:
+        """See to it that none of them stands on the conversation."""
+        ...
 
 
 class Keeping(msgspec.Struct, frozen=True):
@@ -56,9 +67,9 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 async def stored_turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd, paused: Frees
 ) -> AsyncGenerator[AgentEvent, None]:
-    """Yield the events of a new turn that is kept.
+    """Yield the events of a new turn that is kept. paused: asked where no run store is.
 
     Raises ConversationBusyError, RunPausedError, and what the stores raise, before any model is called.
     """
@@ -66,7 +77,7 @@ async def stored_turn(
     while True:
         begun = False
         try:
-            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end)) as events:
+            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end, paused)) as events:
                 async for event in events:
                     begun = True
                     yield event
@@ -91,21 +102,20 @@ async def resumed_turn(
 ) -> AsyncGenerator[AgentEvent, None]:
     """Yield the events of a later segment of a stored run.
 
-    Raises ConfigError for an answer that fits nothing that waits, RunPausedError where nothing was answered,
-    ConflictError where somebody else goes on with the run.
+    Raises ConfigError for an answer to what was never asked or of the wrong kind, RunPausedError where nothing was
+    answered, ConflictError where somebody else goes on with the run, or was first: it is answered, or has ended.
     """
     runs = keeping.runs
     if runs is None:
         raise ConfigError("there is no run store to resume from; give the agent one with with_run_store(...)")
-    if answers.decisions or answers.extend:
+    if not answers.is_empty:
         # Looked at before it is claimed, so that a wrong answer is no reason to take the run from anybody.
-        run: Run = await _kept(rt, "run.load", runs.load, run_id)
-        if run.phase == "ended":
-            raise StoreError(f"run {run_id!r} has ended ({run.stopped_by}); there is nothing to go on with")
-        answers_of(run, answers, rt.now())
-    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
-    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+        await _fitting_answers(runs, await _kept(rt, "run.load", runs.load, run_id), answers, rt)
+    saving = SavingRuntime(rt, runs, run_id=run_id)
+    stored = await _taken(saving, runs, run_id, answers, rt)
     try:
+        _require_own(keeping, stored)
+        await _fitting_answers(runs, stored.run, answers, rt)
         history, is_recorded = Transcript.of(stored.past), False
         if keeping.conversations is not None and stored.conversation_id is not None:
             loaded = await _kept(rt, "conversation.load", keeping.conversations.load, stored.conversation_id)
@@ -116,13 +126,46 @@ async def resumed_turn(
             raise ConflictError(f"run {run_id!r} was closed, as another prompt came; what it did is in the history")
         events = checked_answers(stored.run, answers, spec, rt)
         run = stored.run.replace(conversation_id=stored.conversation_id)
-        spec = _recorded(spec, keeping, run, saving)
+        spec = recorded(spec, keeping, run, saving)
         live = LiveTurn(run, spec, on_end=on_end)
         async with aclosing(run_turn(run, spec, saving, answers=events, live=live)) as turn:
             async for event in turn:
+                keep_remembered(event, stored.run, answers, spec.gate, rt.new_id())
                 yield event
     finally:
         await saving.release()
+
+
+async def _taken(saving: SavingRuntime, runs: RunStore, run_id: str, answers: Answers, rt: Runtime) -> StoredRun:
+    try:
+        return await saving.claim()
+    except ConflictError:
+        raise
+    except StoreError:
+        if not answers.is_empty:  # it may have ended between the look and the claim
+            await _fitting_answers(runs, await _kept(rt, "run.load", runs.load, run_id), answers, rt)
+        raise
+
+
+async def _fitting_answers(runs: RunStore, run: Run, answers: Answers, rt: Runtime) -> tuple[AgentEvent, ...]:
+    """Return the events of these answers.
+
+    Raises ConflictError where the run has moved on since it asked, ConfigError for what it never asked.
+    """
+    try:
+        return answers_of(run, answers, rt.now())
+    except ConfigError as error:
+        problem = error
+    require_current(run, answers, asked_in(await _kept(rt, "run.events", runs.events, run.run_id)))
+    raise problem
+
+
+def _require_own(keeping: Keeping, stored: StoredRun) -> None:
+    if stored.conversation_id is not None and keeping.conversations is None:
+        raise ConfigError(
+            f"run {stored.run.run_id!r} belongs to conversation {stored.conversation_id!r}, whose messages this agent "
+            f"cannot read; give it with_conversation(store, {stored.conversation_id!r})"
+        )
 
 
 def _before(loaded: Conversation, run: Run) -> tuple[Transcript, bool]:
@@ -150,11 +193,17 @@ def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> 
         after = evolve(after, event)
     is_stuck = run.phase == "paused" and not after.can_go_on()
     if is_stuck and (spec.gate.approve is None or after.asks):
-        raise RunPausedError(_what_waits(run))
+        raise RunPausedError(what_waits(run))
     return events
 
 
-def _what_waits(run: Run) -> str:
+def has_open_answers(run: Run) -> bool:
+    """Tell whether a call waits for a person, or was answered and has not run."""
+    return any(item.state in ("waiting", "decided") for _, item in run.open_calls())
+
+
+def what_waits(run: Run) -> str:
+    """Return what a run waits for, and how to go on with it."""
     if run.can_go_on():
         return f"run {run.run_id!r} was answered, and nobody has gone on with it yet; resume it"
     waiting = ", ".join(f"{request.id} ({request.name})" for request in run.waiting())
@@ -170,13 +219,13 @@ def _limits(run: Run) -> tuple[LimitBreach, ...]:
 
 
 async def _turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd
+    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd, paused: Frees
 ) -> AsyncGenerator[AgentEvent, None]:
     version = 0
     if keeping.conversations is not None and keeping.conversation_id is not None:
         if len(history):
             raise ConfigError("messages= and with_conversation exclude each other: the store has the history")
-        await _free(keeping, rt)
+        await (_free(keeping, keeping.runs, rt) if keeping.runs is not None else paused.free(keeping, rt))
         loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
         history, version = Transcript.of(loaded.messages), loaded.version
     run = start_run(rt.new_id()).replace(conversation_id=keeping.conversation_id, base_seq=version)
@@ -190,12 +239,19 @@ async def _turn(
             base_seq=version,
             past=() if keeping.conversation_id is not None else history[:],
         )
-    spec = _recorded(make(history), keeping, run, saving)
+    spec = recorded(make(history), keeping, run, saving)
     live = LiveTurn(run, spec, on_end=on_end)
     try:
         async with aclosing(run_turn(run, spec, saving or rt, prompt=prompt, live=live)) as events:
             async for event in events:
                 yield event
+    except ConflictError as error:
+        if saving is None or saving.fence or await version_of(keeping, rt) == version:
+            raise
+        raise ConversationBusyError(
+            f"another turn on conversation {keeping.conversation_id!r} came first ({error}); send the prompt again, or "
+            'give on_busy="wait"'
+        ) from error
     finally:
         if saving is not None:
             await saving.release()
@@ -204,7 +260,17 @@ async def _turn(
             await _kept(rt, "conversation.append", spec.record, live.run)
 
 
-def _recorded(spec: TurnSpec, keeping: Keeping, run: Run, saving: SavingRuntime | None) -> TurnSpec:
+async def version_of(keeping: Keeping, rt: Runtime) -> int:
+    """Return the version that the conversation is at now; 0 where there is none."""
+    store, conversation_id = keeping.conversations, keeping.conversation_id
+    if store is None or conversation_id is None:
+        return 0
+    loaded: Conversation = await _kept(rt, "conversation.load", store.load, conversation_id)
+    return loaded.version
+
+
+def recorded(spec: TurnSpec, keeping: Keeping, run: Run, saving: SavingRuntime | None) -> TurnSpec:
+    """Return the spec with what adds the messages of this run to its conversation, where it has one."""
     store, conversation_id = keeping.conversations, run.conversation_id
     if store is None or conversation_id is None:
         return spec
@@ -227,14 +293,11 @@ def _append(store: ConversationStore, conversation_id: str, run: Run, fence: int
     )
 
 
-async def _free(keeping: Keeping, rt: Runtime) -> None:
+async def _free(keeping: Keeping, runs: RunStore, rt: Runtime) -> None:
     """See to it that no other run stands on the conversation.
 
     Raises ConversationBusyError where one runs, RunPausedError where one waits for a person and is not to be denied.
     """
-    runs = keeping.runs
-    if runs is None:
-        return
     for other in await _kept(rt, "run.waiting", runs.waiting, keeping.conversation_id):
         if other.status == "running":
             raise ConversationBusyError(
@@ -244,22 +307,55 @@ async def _free(keeping: Keeping, rt: Runtime) -> None:
             )
         # One that was answered, and with which nobody has gone on yet, still belongs to who answered.
         waiting: Run = await _kept(rt, "run.load", runs.load, other.run_id)
-        if waiting.phase == "paused" and keeping.on_pending == "raise":
-            raise RunPausedError(f'{_what_waits(waiting)}, or give on_pending="deny"')
-        await close(keeping, runs, other.run_id, rt)
+        if keeping.on_pending == "raise" and await _is_pending(runs, waiting, rt):
+            raise RunPausedError(f'{what_waits(waiting)}, or give on_pending="deny"')
+        await _moved_on(keeping, runs, other.run_id, rt)
+
+
+async def _is_pending(runs: RunStore, run: Run, rt: Runtime) -> bool:
+    """Tell whether a person is still to answer the run, or has answered it and nothing came of that yet."""
+    if run.phase in ("paused", "ended"):
+        return run.phase == "paused"
+    journal: Sequence[AgentEvent] = await _kept(rt, "run.events", runs.events, run.run_id)
+    ends = [place for place, event in enumerate(journal) if ends_segment(event)]
+    if not ends:  # it never paused: who was asked was there, and is gone
+        return False
+    return has_open_answers(run) or all(event.type in ANSWERING for event in journal[ends[-1] + 1 :])
+
+
+async def _moved_on(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime) -> None:
+    """Close a run for a new prompt, which another prompt, or whoever resumes it, may be doing or have done as well."""
+    saving = SavingRuntime(rt, runs, run_id=run_id)
+    try:
+        stored = await saving.claim()
+    except ConflictError as error:
+        raise ConversationBusyError(
+            f"somebody else goes on with run {run_id!r} on conversation {keeping.conversation_id!r}, or closes it "
+            f'({error}); wait for its end, or give on_busy="wait"',
+            run_id=run_id,
+        ) from error
+    except StoreError:
+        unfinished = await _kept(rt, "run.waiting", runs.waiting, keeping.conversation_id)
+        if any(item.run_id == run_id for item in unfinished):
+            raise
+        return  # it is over, or was deleted
+    try:
+        await _closed(keeping, stored, saving, rt, ANOTHER_PROMPT)
+    finally:
+        await saving.release()
 
 
 async def record_answers(runs: RunStore, run_id: str, answers: Answers, rt: Runtime) -> Run:
     """Note answers to a run that waits, and return it; whoever resumes it goes on with them.
 
-    Raises ConfigError for an answer that fits nothing that waits, ConflictError where somebody goes on with the run.
+    Raises as `resumed_turn` does.
     """
-    answers_of(await _kept(rt, "run.load", runs.load, run_id), answers, rt.now())
-    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
-    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+    await _fitting_answers(runs, await _kept(rt, "run.load", runs.load, run_id), answers, rt)
+    saving = SavingRuntime(rt, runs, run_id=run_id)
+    stored = await _taken(saving, runs, run_id, answers, rt)
     try:
         run = stored.run
-        for event in answers_of(run, answers, rt.now()):
+        for event in await _fitting_answers(runs, run, answers, rt):
             run = evolve(run, event)
             await saving.checkpoint(run, event)
         return run
@@ -269,8 +365,8 @@ async def record_answers(runs: RunStore, run_id: str, answers: Answers, rt: Runt
 
 async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, why: str = ANOTHER_PROMPT) -> None:
     """End a run that nobody goes on with: its open calls are answered, and what it did enters the conversation."""
-    stored: StoredRun = await _kept(rt, "run.claim", runs.claim, run_id)
-    saving = SavingRuntime(rt, runs, run_id=run_id, fence=stored.fence, version=stored.version)
+    saving = SavingRuntime(rt, runs, run_id=run_id)
+    stored = await saving.claim()
     try:
         await _closed(keeping, stored, saving, rt, why)
     finally:
@@ -279,15 +375,24 @@ async def close(keeping: Keeping, runs: RunStore, run_id: str, rt: Runtime, *, w
 
 async def _closed(keeping: Keeping, stored: StoredRun, saving: SavingRuntime, rt: Runtime, why: str) -> None:
     run = stored.run.replace(conversation_id=stored.conversation_id)
-    closing = [_unanswered(item) for item in run.calls if item.state != "done"]
-    for event in closing:
+    for event in closing_of(run):
         run = evolve(run, event)
         await saving.checkpoint(run, event)
-    if keeping.conversations is not None and stored.conversation_id is not None:
-        store, conversation_id = keeping.conversations, stored.conversation_id
-        await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, stored.fence))
+    await add_to_conversation(keeping, run, rt, fence=stored.fence)
     ended = TurnFinished(text=run.text, diagnostics=run.diagnostics("cancelled", why))
     await saving.checkpoint(evolve(run, ended), ended)
+
+
+def closing_of(run: Run) -> Sequence[ToolFinished]:
+    """Return an answer to each open call of a run that nobody goes on with."""
+    return [_unanswered(item) for item in run.calls if item.state != "done"]
+
+
+async def add_to_conversation(keeping: Keeping, run: Run, rt: Runtime, *, fence: int = 0) -> None:
+    """Add the messages of a run that nobody goes on with to its conversation, where it has one."""
+    store, conversation_id = keeping.conversations, run.conversation_id
+    if store is not None and conversation_id is not None:
+        await _kept(rt, "conversation.append", lambda: _append(store, conversation_id, run, fence))
 
 
 def _unanswered(item: OpenCall) -> ToolFinished:
@@ -331,6 +436,7 @@ def keeping_of(
         raise ConfigError(f'on_pending is "raise" or "deny", not {on_pending!r}')
     if on_busy not in ("raise", "wait"):
         raise ConfigError(f'on_busy is "raise" or "wait", not {on_busy!r}')
+    require_id(conversation_id, "conversation")
     runs = getattr(store, "runs", None) or before.runs
     return Keeping(runs, conversations, conversation_id, on_pending, on_busy)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 from sapwood.core.diagnostics import Cause
+from sapwood.core.errors import ConfigError
 from sapwood.core.messages import Message
 from sapwood.core.run import Run
 from sapwood.core.struct import Data
@@ -86,3 +87,20 @@ class RunSummary(Data, frozen=True, tag="run_summary"):
     version: int
     holder: str = ""
     error: str | None = None
+
+
+def require_id(id: object, of: str) -> None:
+    """Raise ConfigError for what cannot name a stored run or conversation: anything but a text that UTF-8 can hold.
+
+    of: what it is the id of. A store that took another kind could not list what it holds any more.
+
+    >>> require_id(7, "conversation")
+    Traceback (most recent call last):
+    sapwood.core.errors.ConfigError: the id of a conversation is a text that is not empty, not 7; give str(...) of it
+    """
+    if not isinstance(id, str) or not id:
+        raise ConfigError(f"the id of a {of} is a text that is not empty, not {id!r}; give str(...) of it")
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the id of a {of} holds half a character, so it cannot be stored: {id!r}") from None

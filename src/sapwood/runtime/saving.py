@@ -20,6 +20,7 @@ from sapwood.core.messages import Message
 from sapwood.core.model import AnyIterable
 from sapwood.core.ports import RunStore, Runtime
 from sapwood.core.run import Run
+from sapwood.core.stored import StoredRun
 from sapwood.core.tools import MaybeAwaitable
 
 T = TypeVar("T")
@@ -47,7 +48,8 @@ class SavingRuntime:
     """Keeps the events of one segment of a run, and does everything else as the inner runtime does.
 
     inner: performs. runs: keeps. run_id, conversation_id, base_seq, past: of a new run, which begins with its first
-    event. fence, version: of one that was claimed. Raises what the store raises, from whatever event it was.
+    event. fence, version: of one that was claimed; `claim` finds them out. Raises what the store raises, from whatever
+    event it was.
 
     >>> from sapwood import Message
     >>> from sapwood.core.events import TurnStarted
@@ -99,6 +101,24 @@ class SavingRuntime:
     def version(self) -> int:
         """How many events of the run are stored."""
         return self._version
+
+    async def claim(self) -> StoredRun:
+        """Take the run over, and return it.
+
+        Where this is cancelled while the store answers, the hold is given up again: nobody else would know of it.
+        """
+        taken: list[StoredRun] = []
+
+        def note(stored: StoredRun) -> None:
+            self._fence, self._version = stored.fence, stored.version
+            taken.append(stored)
+
+        try:
+            await self._call("run.claim", lambda: self._runs.claim(self._run_id), note)
+        except BaseException:
+            await self.release()
+            raise
+        return taken[0]
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
         """Store an event, at once or with the next that cannot wait; the first one of a new run begins it."""
@@ -226,7 +246,7 @@ class SavingRuntime:
         del self._waiting[: len(self._sent)]
         self._over = self._over or ends_segment(self._sent[-1])
 
-    async def _call(self, step: str, fn: Callable[[], MaybeAwaitable[int]], note: Callable[[int], None]) -> None:
+    async def _call(self, step: str, fn: Callable[[], MaybeAwaitable[T]], note: Callable[[T], None]) -> None:
         """Call the store, and note its answer even where the turn is cancelled while it answers."""
 
         async def noted(outcome: Any) -> None:

@@ -14,7 +14,15 @@ from sapwood.core.events import AgentEvent
 from sapwood.core.journal import call_of, ends_segment, fold_journal, is_journaled
 from sapwood.core.messages import Message
 from sapwood.core.run import Run
-from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunStatus, RunSummary, StoredRun
+from sapwood.core.stored import (
+    Compacted,
+    Conversation,
+    ConversationSummary,
+    RunStatus,
+    RunSummary,
+    StoredRun,
+    require_id,
+)
 from sapwood.core.struct import Data
 from sapwood.stores import rules
 from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows
@@ -67,7 +75,10 @@ class Runs:
         first: Sequence[AgentEvent] = (),
     ) -> int:
         """Begin a run, hold it and its conversation, and return the fence for its appends."""
-        texts = [_encoded(message, f"the past of run {run_id!r}") for message in past]
+        require_id(run_id, "run")
+        if conversation_id is not None:
+            require_id(conversation_id, "conversation")
+        texts = [_message_row(message, f"the past of run {run_id!r}") for message in past]
         events = [_event_row(event, run_id) for event in first if is_journaled(event)]
         new = NewRun(run_id, conversation_id, base_seq, prompt.text[:PROMPT_CHARACTERS], texts, events)
         fence = self._backend.write(lambda rows, session: rules.begin(rows, session, new))
@@ -77,6 +88,7 @@ class Runs:
 
     def append(self, run_id: str, events: Sequence[AgentEvent], *, after: int, fence: int) -> int:
         """Add events, all or none, and return the version reached."""
+        require_id(run_id, "run")
         kept = [(event, _event_row(event, run_id)) for event in events if is_journaled(event)]
         version = self._backend.write(lambda rows, session: rules.append(rows, session, run_id, kept, after, fence))
         if any(ends_segment(event) for event, _ in kept):
@@ -85,6 +97,7 @@ class Runs:
 
     def claim(self, run_id: str) -> StoredRun:
         """Take a run over, to go on with it in a new segment."""
+        require_id(run_id, "run")
 
         def take(rows: Rows, session: Session) -> tuple[rules.Claimed, list[tuple[int, str]], list[str]]:
             claimed = rules.claim(rows, session, run_id)
@@ -95,19 +108,22 @@ class Runs:
         self._backend.hold(run_id, row.fence)
         try:
             run = _folded(Run(run_id, row.conversation_id, row.base_seq), events)
-        except StoreError:
+            before = _messages(past)
+        except BaseException:
             self.release(run_id, row.fence)
             raise
         fault.point("run.claimed")
-        return StoredRun(run, version, row.fence, row.conversation_id, _messages(past))
+        return StoredRun(run, version, row.fence, row.conversation_id, before)
 
     def load(self, run_id: str) -> Run:
         """Return the run, folded from its events."""
+        require_id(run_id, "run")
         row, events = self._backend.read(lambda rows, _: (rules.known(rows, run_id), rows.events(run_id, 0)))
         return _folded(Run(run_id, row.conversation_id, row.base_seq), events)
 
     def events(self, run_id: str, *, after: int = 0) -> list[AgentEvent]:
         """Return the events stored after this version, in order."""
+        require_id(run_id, "run")
         _, found = self._backend.read(lambda rows, _: (rules.known(rows, run_id), rows.events(run_id, after)))
         return [_event(run_id, seq, text) for seq, text in found]
 
@@ -117,6 +133,8 @@ class Runs:
 
     def waiting(self, conversation_id: str | None = None) -> Sequence[RunSummary]:
         """Return the runs that are not over, the one that began last first."""
+        if conversation_id is not None:
+            require_id(conversation_id, "conversation")
         return self._backend.read(
             lambda rows, session: [
                 _summary(item, session) for item in rows.runs(conversation_id, unfinished=True, limit=-1)
@@ -125,6 +143,7 @@ class Runs:
 
     def summary(self, run_id: str) -> RunSummary:
         """Return the short form of a run."""
+        require_id(run_id, "run")
 
         def look(rows: Rows, session: Session) -> RunSummary:
             row = rules.known(rows, run_id)
@@ -134,12 +153,15 @@ class Runs:
 
     def delete(self, run_id: str) -> bool:
         """Remove a run; False where there was none."""
+        require_id(run_id, "run")
         return self._backend.write(lambda rows, session: rules.delete_run(rows, session, run_id))
 
     def list(
         self, *, limit: int = 100, status: RunStatus | None = None, conversation_id: str | None = None
     ) -> Sequence[RunSummary]:
         """Return runs, the one that began last first."""
+        if conversation_id is not None:
+            require_id(conversation_id, "conversation")
 
         def look(rows: Rows, session: Session) -> Sequence[RunSummary]:
             # Whether one runs or was interrupted is not stored, so those that are not over are all looked at.
@@ -158,6 +180,7 @@ class Conversations:
 
     def load(self, conversation_id: str) -> Conversation:
         """Return a conversation; of an unknown id, one without messages."""
+        require_id(conversation_id, "conversation")
 
         def look(rows: Rows, _: Session) -> tuple[int, Sequence[tuple[int, str]]]:
             row = rows.conversation(conversation_id)
@@ -177,10 +200,12 @@ class Conversations:
         compacted: Compacted | None = None,
     ) -> int:
         """Add the messages of a turn and return the version reached."""
+        require_id(conversation_id, "conversation")
+        require_id(run_id, "run")
         what = f"conversation {conversation_id!r}"
-        texts = [_encoded(message, what) for message in messages]
+        texts = [_message_row(message, what) for message in messages]
         compacted = compacted or Compacted()
-        past = None if compacted.past is None else [_encoded(message, what) for message in compacted.past]
+        past = None if compacted.past is None else [_message_row(message, what) for message in compacted.past]
         new = NewMessages(texts, after, run_id, fence, compacted.upto, past)
         version = self._backend.write(lambda rows, session: rules.add_messages(rows, session, conversation_id, new))
         fault.point("conversation.appended")
@@ -188,6 +213,7 @@ class Conversations:
 
     def delete(self, conversation_id: str) -> bool:
         """Remove a conversation with its runs; False where there was none."""
+        require_id(conversation_id, "conversation")
         return self._backend.write(lambda rows, session: rules.delete_conversation(rows, session, conversation_id))
 
     def list(self, *, limit: int = 100) -> Sequence[ConversationSummary]:
@@ -197,20 +223,35 @@ class Conversations:
 
 
 def _event_row(event: AgentEvent, run_id: str) -> EventRow:
-    return EventRow(_encoded(event, f"run {run_id!r}"), call_of(event))
+    return EventRow(_encoded(event, f"run {run_id!r}", event_from_json), call_of(event))
 
 
-def _encoded(value: Data, where: str) -> str:
+def _message_row(message: Message, where: str) -> str:
+    return _encoded(message, where, lambda text: from_json(text, Message))
+
+
+def _encoded(value: Data, where: str, read: Callable[[bytes], object]) -> str:
+    """Return the JSON of a value; raises StoreError for what `read`, which reads it again, does not take.
+
+    A value of a wrong type would be written without a word, and everything stored with it could never be read again.
+    """
     kind = getattr(value, "type", type(value).__name__)
     try:
         raw = to_json(value)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"a {kind} of {where} is no JSON, so it cannot be stored: {error}") from error
     if len(raw) > MAX_BYTES:
         raise TooLargeError(
             f"a {kind} of {where} has {len(raw):,} bytes; {MAX_BYTES:,} can be stored. Keep such content elsewhere "
             "and hand its address on"
         )
+    try:
+        read(raw)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"a {kind} of {where} could not be read again, so it is not stored: {error}. Give each of its values the "
+            "type that its class names"
+        ) from error
     return raw.decode()
 
 
