@@ -115,6 +115,13 @@ def test_calls_that_a_limit_refused_are_not_counted() -> None:
     assert [item.tool_calls for item in agent.last_turn.rounds] == [2, 0]
 
 
+def test_a_limit_on_a_tool_that_nobody_has_is_warned_of() -> None:
+    agent = looking().with_usage_limits(UsageLimits(tool_limits={"lok": 2}))
+
+    with pytest.warns(UserWarning, match="tool_limits names 'lok', which is no tool of this agent; it has: look"):
+        list(agent.stream("go"))
+
+
 def test_none_takes_limits_away() -> None:
     agent = looking().with_usage_limits(UsageLimits(tool_calls_limit=2)).with_usage_limits(None)
 

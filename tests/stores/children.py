@@ -148,13 +148,13 @@ def few_files(path: str) -> None:
     failures: list[BaseException] = []
 
     def use(number: int) -> None:
-        try:
-            for turn in range(5):
-                name = f"c{number}-{turn}"
+        for turn in range(5):
+            name = f"c{number}-{turn}"
+            try:
                 store.conversations.append(name, [PROMPT], after=0, run_id="r", fence=0)
                 assert store.conversations.load(name).version == 1
-        except BaseException as error:
-            failures.append(error)
+            except BaseException as error:
+                failures.append(error)
 
     threads = [threading.Thread(target=use, args=(number,)) for number in range(40)]
     for thread in threads:

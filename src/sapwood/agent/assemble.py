@@ -1,5 +1,6 @@
 """assemble: AgentConfig -> TurnSpec; the only place that knows every source."""
 
+import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from sapwood.core.decide import Policy
 from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
 from sapwood.core.model import LLMProvider, ModelProfile, OutputMode, ToolLoading
+from sapwood.core.tool_forms import schema_of
 from sapwood.core.tools import BoundTool
 from sapwood.core.transcript import Transcript
 from sapwood.core.usage import Usage
@@ -53,6 +55,7 @@ def assemble(
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
     require_prices(config.usage_limits, provider)
+    _warn_of_unknown_tools(config)
     output_mode, is_forced = _output_mode(config, provider), can_force(provider)
     sources = list(_sources(config))
     if config.output is not None and output_mode is not None:
@@ -89,6 +92,17 @@ def assemble(
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
     )
+
+
+def _warn_of_unknown_tools(config: AgentConfig) -> None:
+    """Warn of a limit on a tool that nobody can call; sources, and agents below, may bring tools that are not known."""
+    if config.sources or config.subagents or agent_tools(config):
+        return
+    known = {schema_of(item).name for item in config.tools}
+    for limits in (config.usage_limits, config.turn_limits):
+        for name in sorted(set(limits.tool_limits) - known if limits is not None else ()):
+            has = ", ".join(sorted(known)) or "none"
+            warnings.warn(f"tool_limits names {name!r}, which is no tool of this agent; it has: {has}", stacklevel=2)
 
 
 def _gate(config: AgentConfig, grants: Grants, scope: str) -> Gate:
