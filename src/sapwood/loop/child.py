@@ -5,20 +5,16 @@ inside it is a pause of the whole tree; whatever goes wrong in it is a result of
 for what ends the parent too.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime
-from typing import Any, TypeVar
 
 from sapwood.core.errors import BlockingCallError, RunCancelledError
 from sapwood.core.events import AgentEvent
-from sapwood.core.model import AnyIterable
 from sapwood.core.ports import Runtime
 from sapwood.core.run import Run
-from sapwood.core.tools import MaybeAwaitable
 from sapwood.loop.spec import ChildTurnSpec, LiveTurn
+from sapwood.runtime.wrapped import WrappedRuntime
 
-T = TypeVar("T")
 PARTIAL = "[partial result] {why}."
 _WHY = {
     "usage_limit": "the subagent was stopped by a usage limit",
@@ -28,37 +24,16 @@ _WHY = {
 }
 
 
-class ChildRuntime:
+class ChildRuntime(WrappedRuntime):
     """The parent's runtime, for a child: what the child notes is noted by the parent, with the path that led to it.
 
     lost: why an outcome could not be noted. That ends the parent too, whose turn is kept in the same place.
     """
 
     def __init__(self, inner: Runtime, call_id: str) -> None:
+        super().__init__(inner)
         self.lost: Exception | None = None
-        self._inner = inner
         self._call_id = call_id
-
-    async def call(
-        self,
-        step: str,
-        fn: Callable[..., MaybeAwaitable[T]],
-        *args: Any,
-        timeout: float | None = None,
-        effect: bool = False,
-        waits: bool = False,
-        shielded: bool = False,
-    ) -> T:
-        """As the parent's."""
-        return await self._inner.call(step, fn, *args, timeout=timeout, effect=effect, waits=waits, shielded=shielded)
-
-    def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
-        """As the parent's."""
-        return self._inner.stream(step, fn, *args)
-
-    def merge(self, flows: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """As the parent's."""
-        return self._inner.merge(flows)
 
     async def checkpoint(self, run: Run, event: AgentEvent) -> None:
         """Note nothing: the parent notes each event of the child when it folds it."""
@@ -70,30 +45,6 @@ class ChildRuntime:
         except Exception as error:
             self.lost = error
             raise
-
-    async def sleep(self, seconds: float) -> None:
-        """As the parent's."""
-        await self._inner.sleep(seconds)
-
-    def background(self, name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
-        """As the parent's."""
-        self._inner.background(name, fn)
-
-    def now(self) -> datetime:
-        """As the parent's."""
-        return self._inner.now()
-
-    def monotonic(self) -> float:
-        """As the parent's."""
-        return self._inner.monotonic()
-
-    def random(self) -> float:
-        """As the parent's."""
-        return self._inner.random()
-
-    def new_id(self) -> str:
-        """As the parent's."""
-        return self._inner.new_id()
 
 
 class ChildTurn:

@@ -6,9 +6,8 @@ that fails ends the turn, as a turn that goes on unrecorded would repeat its eff
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -17,11 +16,11 @@ from sapwood.core.errors import StoreError
 from sapwood.core.events import AgentEvent, ToolFinished, ToolRunning, TurnStarted
 from sapwood.core.journal import ends_segment, is_journaled
 from sapwood.core.messages import Message
-from sapwood.core.model import AnyIterable
 from sapwood.core.ports import RunStore, Runtime
 from sapwood.core.run import Run
 from sapwood.core.stored import StoredRun
 from sapwood.core.tools import MaybeAwaitable
+from sapwood.runtime.wrapped import WrappedRuntime
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ MAY_WAIT = frozenset(
 tell of, and nobody can know. An event of any other kind, also of one made later, is durable before the turn goes on."""
 
 
-class SavingRuntime:
+class SavingRuntime(WrappedRuntime):
     """Keeps the events of one segment of a run, and does everything else as the inner runtime does.
 
     inner: performs. runs: keeps. run_id, conversation_id, base_seq, past: of a new run, which begins with its first
@@ -77,7 +76,7 @@ class SavingRuntime:
         fence: int | None = None,
         version: int = 0,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._runs = runs
         self._run_id = run_id
         self._conversation_id = conversation_id
@@ -161,51 +160,6 @@ class SavingRuntime:
             await self._inner.call("run.release", lambda: self._runs.release(self._run_id, fence), shielded=True)
         except StoreError as error:
             _log.warning("run %r could not be released: %s", self._run_id, error)
-
-    async def call(
-        self,
-        step: str,
-        fn: Callable[..., MaybeAwaitable[T]],
-        *args: Any,
-        timeout: float | None = None,
-        effect: bool = False,
-        waits: bool = False,
-        shielded: bool = False,
-    ) -> T:
-        """Call it through the inner runtime."""
-        return await self._inner.call(step, fn, *args, timeout=timeout, effect=effect, waits=waits, shielded=shielded)
-
-    def stream(self, step: str, fn: Callable[..., AnyIterable[T]], *args: Any) -> AsyncGenerator[T, None]:
-        """Stream through the inner runtime."""
-        return self._inner.stream(step, fn, *args)
-
-    def merge(self, flows: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """Merge as the inner runtime does."""
-        return self._inner.merge(flows)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait as the inner runtime does."""
-        await self._inner.sleep(seconds)
-
-    def background(self, name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
-        """Run it as the inner runtime does."""
-        self._inner.background(name, fn)
-
-    def now(self) -> datetime:
-        """The time of the inner runtime."""
-        return self._inner.now()
-
-    def monotonic(self) -> float:
-        """The clock of the inner runtime."""
-        return self._inner.monotonic()
-
-    def random(self) -> float:
-        """The chance of the inner runtime."""
-        return self._inner.random()
-
-    def new_id(self) -> str:
-        """An id of the inner runtime."""
-        return self._inner.new_id()
 
     async def _store(self, prompt: Message | None) -> None:
         """Store all that waits. What another flow has stored meanwhile is not stored again.
