@@ -429,8 +429,8 @@ def keeping_of(
     store: object, conversation_id: str, *, before: Keeping, on_pending: OnPending, on_busy: OnBusy
 ) -> Keeping:
     """Return where turns are kept; raises ConfigError for what is no store, or no such choice."""
-    conversations = getattr(store, "conversations", store)
-    if not isinstance(conversations, ConversationStore):
+    conversations: Any = getattr(store, "conversations", store)
+    if not _has(conversations, "load", "append"):
         raise ConfigError(f"a conversation store has load and append, as SqliteStore(path); not {type(store).__name__}")
     if on_pending not in ("raise", "deny"):
         raise ConfigError(f'on_pending is "raise" or "deny", not {on_pending!r}')
@@ -443,7 +443,12 @@ def keeping_of(
 
 def with_runs(keeping: Keeping, store: object) -> Keeping:
     """Return the same with a run store; raises ConfigError for what is none."""
-    runs = getattr(store, "runs", store)
-    if not isinstance(runs, RunStore):
+    runs: Any = getattr(store, "runs", store)
+    if not _has(runs, "begin", "append", "claim"):
         raise ConfigError(f"a run store has begin and append, as SqliteStore(path); not {type(store).__name__}")
     return msgspec.structs.replace(keeping, runs=runs)
+
+
+def _has(store: object, *methods: str) -> bool:
+    """Tell whether a store has these methods; one may stand before another and find them as they are asked for."""
+    return all(callable(getattr(store, name, None)) for name in methods)

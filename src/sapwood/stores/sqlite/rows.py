@@ -45,8 +45,10 @@ class SqliteRows(ConversationRows):
         place = row.past
         while place is not None:
             kept = self._one(
-                "SELECT before FROM past WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM run WHERE past = ?1) "
-                "AND NOT EXISTS (SELECT 1 FROM past WHERE before = ?1)",
+                "SELECT before FROM past WHERE id = ? AND NOT EXISTS (SELECT 1 FROM run WHERE past = ?) "
+                "AND NOT EXISTS (SELECT 1 FROM past WHERE before = ?)",
+                place,
+                place,
                 place,
             )
             if kept is None:
