@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sapwood import Agent, ApprovalDecision, SubagentDefinition, ToolContext, tool
+from sapwood.core.errors import RunPausedError
 from sapwood.core.model import ModelProfile, ModelRequest, StreamChunk
 from sapwood.llm.scripted import ScriptedReply, call, calls, says
 from sapwood.stores.sqlite import SqliteStore
@@ -116,13 +117,17 @@ def live(folder: Path, seed: int, turns: int, pace: float = 0.004) -> None:
         agent = agent_of(folder, pace, store)
         while True:
             opened = list(store.runs.waiting(CONVERSATION))
-            if opened and (opened[0].status == "paused" or random.random() < 0.8):
+            begun = len(store.runs.list(limit=10_000, conversation_id=CONVERSATION))
+            if opened and (opened[0].status == "paused" or begun >= turns or random.random() < 0.8):
                 _go_on(agent, store, opened[0].run_id)
                 continue
-            begun = len(store.runs.list(limit=10_000, conversation_id=CONVERSATION))
-            if begun >= turns and not opened:
+            if begun >= turns:
                 return
-            _take(agent, agent.stream(prompt_of(begun)), agent.astream(prompt_of(begun)))
+            try:
+                _take(agent, agent.stream(prompt_of(begun)), agent.astream(prompt_of(begun)))
+            except RunPausedError:
+                # Killed right after an answer was stored: the run belongs to who answered, and no prompt closes it.
+                _go_on(agent, store, opened[0].run_id)
 
 
 def _go_on(agent: Agent, store: SqliteStore, run_id: str) -> None:
