@@ -72,7 +72,7 @@ def require_current(run: Run, answers: Answers, asked: Collection[str]) -> None:
 
 def ids_waiting(run: Run) -> frozenset[str]:
     """Return the ids of the requests, and the kinds of the limits, at which a run waits."""
-    return frozenset(("/".join(place) for place, _ in _waiting(run))) | {breach.name for _, (_, breach) in _asked(run)}
+    return frozenset(("/".join(place) for place, _ in _waiting(run))) | {breach.name for _, breach in _asked(run)}
 
 
 def asked_in(journal: Iterable[AgentEvent]) -> frozenset[str]:
@@ -155,8 +155,7 @@ def _resolved(place: tuple[str, ...], request: ApprovalRequested, answer: Answer
 def _extended(run: Run, answers: Answers) -> Iterator[LimitExtended]:
     if answers.extend is None:
         return
-    asked = dict(_asked(run))
-    by_name = {breach.name: (path, breach) for (path, breach) in asked.values()}
+    by_name = {breach.name: (path, breach) for path, breach in _asked(run)}
     for name in answers.extend:
         if name not in by_name:
             known = ", ".join(by_name) or "none"
@@ -168,10 +167,10 @@ def _extended(run: Run, answers: Answers) -> Iterator[LimitExtended]:
         )
 
 
-def _asked(run: Run, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, ...], LimitBreach]]]:
+def _asked(run: Run, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], LimitBreach]]:
     """Yield the limits that a person is asked about, here and in the subagents."""
     if run.asks:
         for breach in run.limits:
-            yield f"{'/'.join(path)}:{breach.scope}:{breach.name}", (path, breach)
+            yield path, breach
     for id, child in run.children.items():
         yield from _asked(child.run, (*path, id))

@@ -25,6 +25,7 @@ from sapwood.core.stored import Compacted, Conversation, StoredRun, require_id
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.core.transcript import INTERRUPTED, Transcript
 from sapwood.core.usage import RoundUsage
+from sapwood.loop.call_events import finished
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import start_run
 from sapwood.loop.turn import run_turn
@@ -115,7 +116,7 @@ async def resumed_turn(
     stored = await _taken(saving, runs, run_id, answers, rt)
     try:
         _require_own(keeping, stored)
-        await _fitting_answers(runs, stored.run, answers, rt)
+        events = await _fitting_answers(runs, stored.run, answers, rt)
         history, is_recorded = Transcript.of(stored.past), False
         if keeping.conversations is not None and stored.conversation_id is not None:
             loaded = await _kept(rt, "conversation.load", keeping.conversations.load, stored.conversation_id)
@@ -124,7 +125,7 @@ async def resumed_turn(
         if is_recorded and not _is_over(stored.run, spec, rt):
             await _closed(keeping, stored, saving, rt, ANOTHER_PROMPT)
             raise ConflictError(f"run {run_id!r} was closed, as another prompt came; what it did is in the history")
-        events = checked_answers(stored.run, answers, spec, rt)
+        require_progress(stored.run, events, spec)
         run = stored.run.replace(conversation_id=stored.conversation_id)
         spec = recorded(spec, keeping, run, saving)
         live = LiveTurn(run, spec, on_end=on_end)
@@ -185,16 +186,14 @@ def _is_over(run: Run, spec: TurnSpec, rt: Runtime) -> bool:
     return isinstance(decide(run, spec.policy, spent), Finish)
 
 
-def checked_answers(run: Run, answers: Answers, spec: TurnSpec, rt: Runtime) -> Sequence[AgentEvent]:
-    """Return the events of these answers; raises RunPausedError where the run would only pause again."""
-    events = answers_of(run, answers, rt.now())
+def require_progress(run: Run, answers: Sequence[AgentEvent], spec: TurnSpec) -> None:
+    """Raise RunPausedError where the run would only pause again after these events."""
     after = run
-    for event in events:
+    for event in answers:
         after = evolve(after, event)
     is_stuck = run.phase == "paused" and not after.can_go_on()
     if is_stuck and (spec.gate.approve is None or after.asks):
         raise RunPausedError(what_waits(run))
-    return events
 
 
 def has_open_answers(run: Run) -> bool:
@@ -397,14 +396,7 @@ async def add_to_conversation(keeping: Keeping, run: Run, rt: Runtime, *, fence:
 
 def _unanswered(item: OpenCall) -> ToolFinished:
     text = {"waiting": MOVED_ON, "running": INTERRUPTED}.get(item.state, NOT_BEGUN)
-    return ToolFinished(
-        key=item.call.key,
-        tool_call_id=item.public_id,
-        name=item.call.name,
-        result=text,
-        is_error=True,
-        value=text,
-    )
+    return finished(item, item.call, text, is_error=True)
 
 
 async def _kept(rt: Runtime, step: str, fn: Callable[..., Any], *args: Any) -> Any:

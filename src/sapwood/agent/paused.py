@@ -9,16 +9,16 @@ from contextlib import aclosing
 
 import msgspec
 
-from sapwood.agent.answers import Answers, ids_waiting, keep_remembered, require_current
+from sapwood.agent.answers import Answers, answers_of, ids_waiting, keep_remembered, require_current
 from sapwood.agent.durable import (
     Keeping,
     MakeSpec,
     OnEnd,
     add_to_conversation,
-    checked_answers,
     closing_of,
     has_open_answers,
     recorded,
+    require_progress,
     version_of,
     what_waits,
 )
@@ -82,10 +82,11 @@ class PausedRuns:
             await _require_unmoved(waiting, rt)
             spec = recorded(make(waiting.history), waiting.keeping, run, None)
             try:
-                events = checked_answers(run, answers, spec, rt)
+                events = answers_of(run, answers, rt.now())
             except ConfigError:
                 require_current(run, answers, waiting.asked)
                 raise
+            require_progress(run, events, spec)
             live = LiveTurn(run, spec, on_end=on_end)
             async with aclosing(run_turn(run, spec, rt, answers=events, live=live)) as turn:
                 async for event in turn:

@@ -26,7 +26,7 @@ from sapwood.core.events import (
 )
 from sapwood.core.ports import Runtime
 from sapwood.core.render_result import cap, render_result
-from sapwood.core.run import OpenCall, Run
+from sapwood.core.run import OpenCall
 from sapwood.core.safe_text import safe_error_text
 from sapwood.core.tools import FINAL_RESULT, SEARCH_TOOLS, BoundTool, ToolContext, batches
 from sapwood.core.transcript import INTERRUPTED
@@ -53,7 +53,7 @@ RECORDED = "The result is recorded. Nothing more needs to be done."
 RECORDED_BEFORE = "Not recorded: this turn has its result already, from an earlier call."
 
 
-async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
+async def run_tools(action: RunTools, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
     """Answer every call: the refused ones with a no, the others in batches that may overlap."""
     for item in action.refused:
         call = live.offered.meant(item.call)
@@ -66,7 +66,7 @@ async def run_tools(action: RunTools, run: Run, live: LiveTurn, rt: Runtime) -> 
         return tool is not None and tool.bound is not None and tool.bound.read_only
 
     for batch in batches(action.allowed, overlaps):
-        flows = [_Call(item, run, live, rt).events() for item in batch]
+        flows = [_Call(item, live, rt).events() for item in batch]
         async with aclosing(rt.merge(flows)) as events:
             async for event in events:
                 yield event
@@ -78,14 +78,13 @@ class _Call:
     tool: what is called, None where there is no such thing. answer: what a person said to it.
     """
 
-    def __init__(self, item: OpenCall, run: Run, live: LiveTurn, rt: Runtime) -> None:
+    def __init__(self, item: OpenCall, live: LiveTurn, rt: Runtime) -> None:
         self.item = item
         self.call = live.offered.meant(item.call)
         self.tool = live.offered.find(self.call.name)
         self.bound = self.tool.bound if self.tool is not None else None
         self.answer = item.decision
         self.asked_digest = digest(self.call.name, self.call.arguments)
-        self.run = run
         self.live = live
         self.rt = rt
         self._reader = live.spec.output if live.spec.is_output(self.call.name) else None
@@ -166,9 +165,12 @@ class _Call:
         changed = None if checked.raw == self.call.arguments else checked.raw
         is_lost = item.state == "running" and not self._may_run_again()
         if is_lost or not self._is_plain():
-            flow = self._interrupted(checked) if is_lost else self._performed(checked, changed)
             if self._reader is not None:
                 flow = self._recorded(self._reader, checked)
+            elif is_lost:
+                flow = self._interrupted(checked)
+            else:
+                flow = self._performed(checked, changed)
             async with aclosing(flow) as events:
                 async for event in events:
                     yield event

@@ -146,7 +146,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case CallModel():
             return model_round(action, run, live, rt)
         case RunTools():
-            return run_tools(action, run, live, rt)
+            return run_tools(action, live, rt)
         case CloseRound():
             return _close_round(run, live, rt)
         case CheckOutput():
