@@ -4,6 +4,7 @@ Every public name is imported on first use, so `import sapwood` itself costs nex
 """
 
 from sapwood._lazy import lazy_names
+from sapwood._names import NAMES as _NAMES
 
 TYPE_CHECKING = False  # what type checkers take for typing's own, without its import
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sapwood.core.diagnostics import TurnDiagnostics as TurnDiagnostics
     from sapwood.core.errors import AuthenticationError as AuthenticationError
     from sapwood.core.errors import BlockingCallError as BlockingCallError
+    from sapwood.core.errors import CompactionError as CompactionError
     from sapwood.core.errors import ConfigError as ConfigError
     from sapwood.core.errors import ConflictError as ConflictError
     from sapwood.core.errors import ContentFilterError as ContentFilterError
@@ -150,6 +152,8 @@ if TYPE_CHECKING:
     from sapwood.memory.recall import format_memory_block as format_memory_block
     from sapwood.memory.recall import recall_memory as recall_memory
     from sapwood.memory.remember import remember_facts as remember_facts
+    from sapwood.sources.compaction import CompactionOptions as CompactionOptions
+    from sapwood.sources.compaction import compaction_source as compaction_source
     from sapwood.sources.lazy_tools import LazyToolset as LazyToolset
     from sapwood.sources.lazy_tools import LazyToolsetOptions as LazyToolsetOptions
     from sapwood.sources.lazy_tools import LazyToolSourceOptions as LazyToolSourceOptions
@@ -162,176 +166,6 @@ if TYPE_CHECKING:
     from sapwood.stores.in_process import create_memory_store as create_memory_store
     from sapwood.stores.in_process_runs import InProcessStore as InProcessStore
     from sapwood.stores.sqlite import SqliteStore as SqliteStore
-
-_NAMES = {
-    # agent
-    "Agent": "sapwood.agent.agent",
-    "AgentTool": "sapwood.core.agent_tool",
-    "RunAgentOptions": "sapwood.agent.run_agent",
-    "ToolContext": "sapwood.core.tools",
-    "ToolSchema": "sapwood.core.tools",
-    "run_agent": "sapwood.agent.run_agent",
-    "tool": "sapwood.agent.decorator",
-    # events
-    "UsageLimitReached": "sapwood.core.events",
-    "OutputDelta": "sapwood.core.events",
-    "OutputChecked": "sapwood.core.events",
-    "LimitExtended": "sapwood.core.events",
-    "ApprovalResolved": "sapwood.core.events",
-    "ApprovalRequested": "sapwood.core.events",
-    "AgentEvent": "sapwood.core.events",
-    "TurnStarted": "sapwood.core.events",
-    "TurnResumed": "sapwood.core.events",
-    "RoundStarted": "sapwood.core.events",
-    "TextDelta": "sapwood.core.events",
-    "ThinkingDelta": "sapwood.core.events",
-    "MessageAdded": "sapwood.core.events",
-    "MessageInterrupted": "sapwood.core.events",
-    "ToolStarted": "sapwood.core.events",
-    "ToolRunning": "sapwood.core.events",
-    "ToolFinished": "sapwood.core.events",
-    "ContextUpdated": "sapwood.core.events",
-    "ContextPrepared": "sapwood.core.events",
-    "CompactionStarted": "sapwood.core.events",
-    "CompactionFinished": "sapwood.core.events",
-    "ProviderWaiting": "sapwood.core.events",
-    "ServerToolStarted": "sapwood.core.events",
-    "ServerToolFinished": "sapwood.core.events",
-    "RoundRestarted": "sapwood.core.events",
-    "RoundFinished": "sapwood.core.events",
-    "TurnFinished": "sapwood.core.events",
-    # parts
-    "AgentPart": "sapwood.core.parts",
-    "AgentTextPart": "sapwood.core.parts",
-    "AgentToolPart": "sapwood.core.parts",
-    "AgentMemoryPart": "sapwood.core.parts",
-    "AgentContextPart": "sapwood.core.parts",
-    # results
-    "RoundUsage": "sapwood.core.usage",
-    "Usage": "sapwood.core.usage",
-    "TurnDiagnostics": "sapwood.core.diagnostics",
-    "ChildTurn": "sapwood.core.diagnostics",
-    "ContextLedger": "sapwood.core.ledger",
-    "LedgerLine": "sapwood.core.ledger",
-    "CancelToken": "sapwood.core.cancel",
-    "ContextResult": "sapwood.context.result",
-    # context
-    "ContextSource": "sapwood.context.source",
-    "Turn": "sapwood.context.source",
-    "Contribution": "sapwood.context.source",
-    "Selection": "sapwood.context.source",
-    "Loaded": "sapwood.context.source",
-    "Saved": "sapwood.context.source",
-    "ContextManager": "sapwood.context.manager",
-    "ContextManagerOptions": "sapwood.context.manager",
-    "HistoryOptions": "sapwood.context.manager",
-    "PreparedContext": "sapwood.context.manager",
-    "create_context_manager": "sapwood.context.manager",
-    "Budget": "sapwood.core.budget",
-    "TokenBudget": "sapwood.core.budget",
-    "Allocation": "sapwood.core.budget",
-    # sources
-    "memory_source": "sapwood.sources.memory",
-    "MemorySourceOptions": "sapwood.sources.memory",
-    "lazy_tool_source": "sapwood.sources.lazy_tools",
-    "LazyToolSourceOptions": "sapwood.sources.lazy_tools",
-    "lazy_toolset": "sapwood.sources.lazy_tools",
-    "LazyToolset": "sapwood.sources.lazy_tools",
-    "LazyToolsetOptions": "sapwood.sources.lazy_tools",
-    "to_toolset": "sapwood.agent.toolsets",
-    "to_tool_source": "sapwood.agent.toolsets",
-    "merge_toolsets": "sapwood.sources.toolset",
-    "Toolset": "sapwood.sources.toolset",
-    # memory
-    "MemoryRecord": "sapwood.core.memory",
-    "RecallOptions": "sapwood.core.memory",
-    "MemoryStore": "sapwood.core.ports",
-    "ConversationStore": "sapwood.core.ports",
-    "RunStore": "sapwood.core.ports",
-    "Compacted": "sapwood.core.stored",
-    "Conversation": "sapwood.core.stored",
-    "ConversationSummary": "sapwood.core.stored",
-    "RunSummary": "sapwood.core.stored",
-    "StoredRun": "sapwood.core.stored",
-    "create_memory_store": "sapwood.stores.in_process",
-    "recall_memory": "sapwood.memory.recall",
-    "format_memory_block": "sapwood.memory.recall",
-    "remember_facts": "sapwood.memory.remember",
-    # messages
-    "Message": "sapwood.core.messages",
-    "Text": "sapwood.core.messages",
-    "Thinking": "sapwood.core.messages",
-    "Image": "sapwood.core.messages",
-    "File": "sapwood.core.messages",
-    "ToolCall": "sapwood.core.messages",
-    "ToolResult": "sapwood.core.messages",
-    "Summary": "sapwood.core.messages",
-    "Transcript": "sapwood.core.transcript",
-    # models
-    "LLMProvider": "sapwood.core.model",
-    "ModelProfile": "sapwood.core.model",
-    "ModelRequest": "sapwood.core.model",
-    "NamedTool": "sapwood.core.model",
-    "Reply": "sapwood.core.model",
-    "RestartChunk": "sapwood.core.model",
-    "ServerCallChunk": "sapwood.core.model",
-    "ServerResultChunk": "sapwood.core.model",
-    "TextChunk": "sapwood.core.model",
-    "ThinkingChunk": "sapwood.core.model",
-    "ToolDeltaChunk": "sapwood.core.model",
-    "UsageChunk": "sapwood.core.model",
-    "BaseLLMProvider": "sapwood.llm.base",
-    "AnthropicClientLike": "sapwood.llm.anthropic.client",
-    "FallbackProvider": "sapwood.llm.fallback",
-    "create_provider": "sapwood.llm.registry",
-    "register_provider": "sapwood.llm.registry",
-    "register_model": "sapwood.llm.profiles",
-    "MODEL_PRICING": "sapwood.llm.pricing",
-    "Price": "sapwood.llm.pricing",
-    # runs
-    "Run": "sapwood.core.run",
-    "Runtime": "sapwood.core.ports",
-    # errors
-    "UsageLimitError": "sapwood.core.errors",
-    "SapwoodError": "sapwood.core.errors",
-    "ConfigError": "sapwood.core.errors",
-    "ToolNameCollision": "sapwood.core.errors",
-    "ProviderNotInstalledError": "sapwood.core.errors",
-    "LLMError": "sapwood.core.errors",
-    "RateLimitError": "sapwood.core.errors",
-    "ServerError": "sapwood.core.errors",
-    "LLMTimeoutError": "sapwood.core.errors",
-    "AuthenticationError": "sapwood.core.errors",
-    "ModelNotFoundError": "sapwood.core.errors",
-    "ContentFilterError": "sapwood.core.errors",
-    "ContextOverflowError": "sapwood.core.errors",
-    "StoreError": "sapwood.core.errors",
-    "ConflictError": "sapwood.core.errors",
-    "HistoryDiverged": "sapwood.core.errors",
-    "DiskFullError": "sapwood.core.errors",
-    "TooLargeError": "sapwood.core.errors",
-    "RunPausedError": "sapwood.core.errors",
-    "OutputMissingError": "sapwood.core.errors",
-    "ConversationBusyError": "sapwood.core.errors",
-    "RunCancelledError": "sapwood.core.errors",
-    "BlockingCallError": "sapwood.core.errors",
-    "ToolError": "sapwood.core.errors",
-    # governed
-    "OutputType": "sapwood.core.output_type",
-    "SubagentDefinition": "sapwood.agent.subagents",
-    "Grants": "sapwood.loop.gate",
-    "ExternalResult": "sapwood.core.approval",
-    "ApprovalGrant": "sapwood.core.approval",
-    "ApprovalDecision": "sapwood.core.approval",
-    "ApprovalRequest": "sapwood.core.approval",
-    "HookResult": "sapwood.core.approval",
-    "Tally": "sapwood.core.limits",
-    "LimitBreach": "sapwood.core.limits",
-    "UsageLimits": "sapwood.core.limits",
-    # stores
-    "InProcessStore": "sapwood.stores.in_process_runs",
-    "SqliteStore": "sapwood.stores.sqlite",
-}
 
 __version__ = "0.1.0"
 __all__ = [
@@ -358,7 +192,9 @@ __all__ = [
     "CancelToken",
     "ChildTurn",
     "Compacted",
+    "CompactionError",
     "CompactionFinished",
+    "CompactionOptions",
     "CompactionStarted",
     "ConfigError",
     "ConflictError",
@@ -474,6 +310,7 @@ __all__ = [
     "UsageLimitReached",
     "UsageLimits",
     "__version__",
+    "compaction_source",
     "create_context_manager",
     "create_memory_store",
     "create_provider",

@@ -60,7 +60,10 @@ PARTS: list[tuple[Part, int]] = [
 @pytest.mark.parametrize(("part", "tokens"), PARTS)
 def test_each_kind_of_part_counts(part: Part, tokens: int) -> None:
     is_result = isinstance(part, ToolResult)
-    expected = Totals(MESSAGE_OVERHEAD, tokens) if is_result else Totals(MESSAGE_OVERHEAD + tokens, 0)
+    summary = tokens if isinstance(part, Summary) else 0
+    files = tokens if isinstance(part, Image | File) else 0
+    rest = Totals(MESSAGE_OVERHEAD + tokens, 0, summary, files)
+    expected = Totals(MESSAGE_OVERHEAD, tokens) if is_result else rest
     assert Meter().raw_message(Message("user", (part,))) == expected
     assert expected.total == MESSAGE_OVERHEAD + tokens
 
@@ -91,7 +94,12 @@ def test_pictures_and_documents_are_no_text_for_an_exact_counter_wherever_they_a
     plain = Message("tool", (inside.replace(content=(Text("done"), Image(""), File("")), details=None),))
     document = 50 + len(data) // FILE_CHARACTERS_PER_TOKEN
     meter = Meter(len)
-    assert meter.raw_message(prompt) == Totals(len(to_json(Message.user("look", Image("")))) + IMAGE_TOKENS, 0)
+    text = len(to_json(Message.user("look", Image(""))))
+    assert meter.raw_message(prompt) == Totals(text + IMAGE_TOKENS, 0, 0, IMAGE_TOKENS)
+    told = Message("user", (Summary("They met."), Image(data)))
+    assert meter.raw_message(told).summary == len(to_json(told.replace(content=(Summary("They met."), Image("")))))
+    whole = Message("tool", (inside.replace(whole=inside.content),))
+    assert meter.raw_message(whole) == meter.raw_message(result)
     assert meter.raw_message(result) == Totals(0, len(to_json(plain)) + IMAGE_TOKENS + document)
 
 

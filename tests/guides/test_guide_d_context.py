@@ -1,6 +1,7 @@
 """Guide D, statements 35 to 84: the context manager, its sources, lazy toolsets and memory."""
 
 import asyncio
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -298,10 +299,15 @@ def test_d52_memory_source_saves_exactly_what_remember_returns_and_once_for_a_ru
     )
     assert [(record.text, record.kind) for record in store.all()] == [("The user is Ada", "person")]
     turn = Turn(run_id="r", text="x")
-    assert asyncio.run(source.commit(turn)) is not None
-    assert asyncio.run(source.commit(turn)) is None
+
+    async def commit(turn: Turn) -> Any:
+        answer = source.commit(turn)
+        return await answer if isawaitable(answer) else answer
+
+    assert asyncio.run(commit(turn)) is not None
+    assert asyncio.run(commit(turn)) is None
     for number in range(1_100):
-        asyncio.run(source.commit(Turn(run_id=f"r{number}", text="x")))
+        asyncio.run(commit(Turn(run_id=f"r{number}", text="x")))
     assert len(source._saved_runs) <= 1_000
 
 

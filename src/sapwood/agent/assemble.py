@@ -11,6 +11,7 @@ from sapwood.agent.subagents import Subagent, spawners
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.source import ContextSource, SourceLike
+from sapwood.context.summarise import ModelSummariser
 from sapwood.core.budget import TokenBudget
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy
@@ -29,6 +30,7 @@ from sapwood.loop.cache_watch import CacheWatch
 from sapwood.loop.gate import Gate, Grants
 from sapwood.loop.pool import UsagePool
 from sapwood.loop.spec import LiveTurn, TurnSpec
+from sapwood.sources.compaction import CompactionSource
 from sapwood.sources.output import OutputSource
 from sapwood.sources.subagents import SubagentSource
 from sapwood.sources.system_prompt import SystemPromptSource
@@ -58,11 +60,14 @@ def assemble(
     _warn_of_unknown_tools(config)
     output_mode, is_forced = _output_mode(config, provider), can_force(provider)
     sources = list(_sources(config))
+    inherited = tuple(_compaction(config, provider))
+    sources.extend(inherited)
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
+    context = ContextManager(sources=sources, budget=budget, trim_history=True)
     return TurnSpec(
         provider=provider,
-        context=ContextManager(sources=sources, budget=budget, trim_history=True),
+        context=context,
         policy=Policy(
             max_rounds=config.max_rounds,
             final_round=True,
@@ -72,6 +77,7 @@ def assemble(
             output=output_mode,
             max_output_retries=config.max_output_retries,
             forces_output=is_forced,
+            compact_at=context.compact_at(room),
         ),
         meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
@@ -91,7 +97,17 @@ def assemble(
         output=config.output,
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
+        inherited=inherited,
     )
+
+
+def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextSource]:
+    options = config.compaction
+    if options is None:
+        return
+    if not config.compacts_itself:  # the agent's own model writes the summary
+        options = msgspec.structs.replace(options, summarise=ModelSummariser(provider))
+    yield CompactionSource(options)
 
 
 def _warn_of_unknown_tools(config: AgentConfig) -> None:
@@ -133,6 +149,7 @@ def below(
     beside the pool of the tree. timeout: seconds for the task. inherits: it asks the caller's model, in the same way.
     """
     above = parent.spec
+    spec = _with_inherited(spec, above)
     limits = spec.policy.limits
     if timeout is not None:
         limits = (limits or UsageLimits()).narrowed(UsageLimits(seconds_limit=timeout))
@@ -162,6 +179,17 @@ def below(
         tool_result_max_tokens=_smaller(above.tool_result_max_tokens, spec.tool_result_max_tokens),
         tells_budget=above.tells_budget or spec.tells_budget,
     )
+
+
+def _with_inherited(spec: TurnSpec, above: TurnSpec) -> TurnSpec:
+    """Return the spec with the sources that come from above, where it has none of that name."""
+    own = {source.name for source in spec.context.sources}
+    more = tuple(source for source in above.inherited if source.name not in own)
+    if not more:
+        return spec
+    context = spec.context.with_sources(more)
+    policy = spec.policy.replace(compact_at=context.compact_at(spec.window))
+    return msgspec.structs.replace(spec, context=context, policy=policy, inherited=(*spec.inherited, *more))
 
 
 def require_prices(limits: UsageLimits | None, provider: LLMProvider) -> None:

@@ -16,6 +16,7 @@ from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.sources.compaction import CompactionOptions
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
@@ -69,6 +70,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     subagents: tuple[Subagent, ...] = ()
     max_depth: int = MAX_DEPTH
     keeping: Keeping = Keeping()
+    compaction: CompactionOptions | None = None
+    compacts_itself: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

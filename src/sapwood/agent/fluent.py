@@ -15,6 +15,7 @@ from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of,
 from sapwood.agent.output import Output, output_of
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
+from sapwood.context.summarise import Summariser
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.limits import UsageLimits
@@ -26,6 +27,7 @@ from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.sources.compaction import CompactionOptions, Pin
 from sapwood.sources.subagents import TASK
 
 
@@ -59,6 +61,37 @@ class Configured:
     def with_budget(self, budget: TokenBudget) -> Self:
         """Set the window, the reserve for the reply and the shares of the sources."""
         return self._set(budget=budget)
+
+    def with_compaction(
+        self,
+        trigger_tokens: float = 0.8,
+        *,
+        keep_last: int = 4,
+        compact_fn: Summariser | Literal["checklist"] | None = None,
+        keep_results: int = 3,
+        pin: Pin | None = None,
+        pin_first: bool = True,
+    ) -> Self:
+        """Shorten a long history in time, the cheapest way first: old tool results, then a summary of old messages.
+
+        trigger_tokens: the size of a request from which on it is due, in tokens, or as a share of the window up to 1.
+        keep_last: past messages at the end that no summary takes in. compact_fn: writes the summary: a function of
+        the messages, plain or async, that returns a text; "checklist" for one without a model; None asks this agent's
+        model. keep_results: the newest exchanges with tool results that are never cleared. pin: messages that stay.
+        pin_first: the first message of the conversation stays.
+
+        What is cleared can be read again by the model (`read_result`). A summary that fails changes nothing.
+        Subagents do the same, unless they have a compaction of their own. Raises ConfigError for what cannot work.
+        """
+        options = CompactionOptions(
+            at=trigger_tokens,
+            keep_messages=keep_last,
+            keep_results=keep_results,
+            summarise="checklist" if compact_fn is None else compact_fn,
+            pin=pin,
+            pin_first=pin_first,
+        )
+        return self._set(compaction=options, compacts_itself=compact_fn is not None)
 
     def with_usage_limits(
         self,

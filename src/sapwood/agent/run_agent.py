@@ -163,7 +163,12 @@ def _spec(options: RunAgentOptions, provider: LLMProvider, history: Transcript) 
     return TurnSpec(
         provider=provider,
         context=manager,
-        policy=Policy(max_rounds=max_steps, final_round=False, compact_first=manager.compacts),
+        policy=Policy(
+            max_rounds=max_steps,
+            final_round=False,
+            compact_first=manager.compacts,
+            compact_at=manager.compact_at(budget.room if budget is not None else 0),
+        ),
         meter=Meter.of(provider.profile, count),
         history=history,
         window=budget.room if budget is not None else 0,

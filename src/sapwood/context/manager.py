@@ -8,7 +8,7 @@ Source: guide D, "Context manager"; decision "a source that fails".
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from sapwood.context.source import (
     Loaded,
     Saved,
     Selection,
+    Shortened,
     SourceLike,
     Turn,
 )
@@ -32,6 +33,7 @@ from sapwood.core.ledger import LedgerLine
 from sapwood.core.messages import Message, ToolCall
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.core.transcript import exchanges
+from sapwood.core.usage import Usage
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +88,23 @@ class ContextManager:
         self.count_tools = count_tools
         self.trim_history = trim_history
         self.on_error: OnError = on_error
+
+    def with_sources(self, more: Sequence[ContextSource | SourceLike]) -> "ContextManager":
+        """Return this manager with more sources at the end."""
+        return ContextManager(
+            sources=(*self.sources, *more),
+            budget=self.budget,
+            compact=self.compactor,
+            count_tools=self.count_tools,
+            trim_history=self.trim_history,
+            on_error=self.on_error,
+        )
+
+    def compact_at(self, window: int) -> int:
+        """Return the tokens of a request from which on a source wants to shorten it; 0 where none does."""
+        asked = [float(getattr(source, "compact_at", 0)) for source, _ in self._having("compact")]
+        found = [int(at * window) if at <= 1 else int(at) for at in asked if at > 0]
+        return min((at for at in found if at), default=0)
 
     @property
     def compacts(self) -> bool:
@@ -168,23 +187,32 @@ class ContextManager:
         messages: Sequence[Message],
         *,
         room: int = 0,
+        history: History | None = None,
         call: LeafCall | None = None,
         failed: Callable[[ContextUpdated], None] | None = None,
+        used: Callable[[Usage], None] | None = None,
+        with_option: bool = True,
     ) -> tuple[Message, ...] | None:
         """Return the messages that a source or the history option makes of these, None if none does.
 
-        What comes back is not repaired here; whoever sends it must do that. failed: told of each failure,
-        after which the history is as it was.
+        What comes back is not repaired here; whoever sends it must do that. history: the same messages, measured.
+        failed: told of each failure, after which the history is as it was. used: told of what a model used.
+        with_option: the history option is asked, too.
         """
         call = call or Leaf()
         for source, method in self._having("compact"):
             try:
-                history: History | None = await call(f"{source.name}.compact", method, exchanges(messages), room)
-                if history is not None:
-                    return _all_messages(message for group in history for message in group)
+                given = history if history is not None else History(exchanges(messages))
+                answer: object = await call(f"{source.name}.compact", method, given, room)
+                if isinstance(answer, Shortened):
+                    if used is not None and answer.usage is not None:
+                        used(answer.usage)
+                    answer = answer.history
+                if answer is not None:
+                    return _all_messages(message for group in _groups(source.name, answer) for message in group)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 _tell(failed, self._failed(source.name, error))
-        if self.compactor is None:
+        if self.compactor is None or not with_option:
             return None
         budget = self.budget if isinstance(self.budget, Budget) else Budget(max(room, 1))
         try:
@@ -308,6 +336,12 @@ def _all_messages(items: Iterable[object]) -> tuple[Message, ...]:
         if not isinstance(item, Message):
             raise ConfigError(f"a shortened history holds messages, not {type(item).__name__}")
     return tuple(item for item in messages if isinstance(item, Message))
+
+
+def _groups(source: str, answer: Any) -> Iterable[Iterable[object]]:
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        raise ConfigError(f"{source}.compact returned {type(answer).__name__}, not a list of exchanges")
+    return cast("Sequence[Iterable[object]]", answer)  # what is in it is looked at by whoever takes it
 
 
 def _tell(listener: Callable[[ContextUpdated], None] | None, event: ContextUpdated) -> None:

@@ -183,10 +183,23 @@ _NOISE_TOKENS, _NOISE_SHARE = 2.0, 0.01
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Raw tokens of messages: of tool results, and of all else."""
+    """Raw tokens of messages: of tool results, and of all else.
+
+    summary, files: how many of `messages` are of summaries, and of pictures and documents outside of results.
+    """
 
     messages: int = 0
     tool_results: int = 0
+    summary: int = 0
+    files: int = 0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            self.messages + other.messages,
+            self.tool_results + other.tool_results,
+            self.summary + other.summary,
+            self.files + other.files,
+        )
 
     @property
     def total(self) -> int:
@@ -263,16 +276,24 @@ class Meter:
         if self._exact is not None:
             inside = (part.content if isinstance(part, ToolResult) else (part,) for part in message.content)
             media = (part for parts in inside for part in parts if isinstance(part, Image | File))
-            size = self._exact(_serialised(message)) + sum(self._part(part) for part in media)
-            return Totals(0, size) if message.role == "tool" else Totals(size, 0)
-        results = other = 0
+            files = sum(self._part(part) for part in media)
+            size = self._exact(_serialised(message)) + files
+            if message.role == "tool":
+                return Totals(0, size)
+            is_summary = any(isinstance(part, Summary) for part in message.content)
+            return Totals(size, 0, size - files if is_summary else 0, files)
+        results = other = summary = files = 0
         for part in message.content:
             size = self._part(part)
             if isinstance(part, ToolResult):
                 results += size
-            else:
-                other += size
-        return Totals(other + MESSAGE_OVERHEAD, results)
+                continue
+            other += size
+            if isinstance(part, Summary):
+                summary += size
+            elif isinstance(part, Image | File):
+                files += size
+        return Totals(other + MESSAGE_OVERHEAD, results, summary, files)
 
     def transcript(self, transcript: Transcript, length: int | None = None) -> Totals:
         """Return the raw tokens of a transcript, or of its first `length` messages; each is counted once."""
@@ -292,7 +313,7 @@ class Meter:
 
     def _add(self, before: Totals, message: Message) -> Totals:
         size = self.raw_message(message)
-        return Totals(before.messages + size.messages, before.tool_results + size.tool_results)
+        return before + size
 
     def _part(self, part: Part) -> int:
         match part:
@@ -369,7 +390,7 @@ def _shown(part: Part) -> Part:
             inside = tuple(
                 item.replace(data="") if isinstance(item, Image | File) and item.data else item for item in content
             )
-            return part.replace(content=inside, details=None)
+            return part.replace(content=inside, details=None, whole=None)
         case _:
             return part
 

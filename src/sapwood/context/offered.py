@@ -81,7 +81,11 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
     A source with `yields_tools` (the tools passed to `run_agent`) gives way where another source offers
     tools: that one owns the list, and the caller's tools are not sent. Source: guide D.
     """
-    owned = any(part.tools for source, part in parts if not getattr(source, "yields_tools", False))
+    if not any((part.tools or part.hidden) and not part.beside_tools for _, part in parts):
+        parts = [(source, _alone(part)) for source, part in parts]
+    owned = any(
+        part.tools and not part.beside_tools for source, part in parts if not getattr(source, "yields_tools", False)
+    )
     by_wire: dict[str, OfferedTool] = {}
     owners: dict[str, str] = {}
     sent: list[ToolSchema] = []
@@ -108,6 +112,10 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
                 sent.append(offered.schema)
     system = tuple((source.name, part.system) for source, part in parts if part.system.strip())
     return Offered(by_wire, tuple(sent), system, names)
+
+
+def _alone(part: Contribution) -> Contribution:
+    return msgspec.structs.replace(part, tools=(), hidden=(), meta_tools=()) if part.beside_tools else part
 
 
 def _offered(tool: ToolSchema | BoundTool, hidden: bool, part: Contribution) -> OfferedTool:

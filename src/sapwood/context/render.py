@@ -174,7 +174,7 @@ def measure(
     """Return the estimated tokens of a request by section.
 
     past, prompt: the raw totals of the messages before this turn, and of the user's message; what was recalled
-    beside the message counts as memory.
+    beside the message counts as memory, and pictures and documents, wherever they stand but in results, as files.
     """
     total = meter.transcript(request.transcript)
     now = total.messages - past.messages
@@ -183,9 +183,13 @@ def measure(
         "system": fixed.system_tokens,
         "tools": fixed.tool_tokens(request.tools),
         "memory": fixed.recalled_tokens(run) + meter.scaled(beside),
-        "history": meter.scaled(past.messages + past.tool_results + now - prompt.messages),
+        "summary": meter.scaled(total.summary),
+        "history": meter.scaled(
+            past.messages + past.tool_results + now - prompt.messages - total.summary - total.files + prompt.files
+        ),
         "tool_results": meter.scaled(total.tool_results - past.tool_results),
-        "prompt": meter.scaled(max(0, prompt.messages - beside)),
+        "files": meter.scaled(total.files),
+        "prompt": meter.scaled(max(0, prompt.messages - beside - prompt.files)),
     }
 
 

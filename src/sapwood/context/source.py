@@ -6,19 +6,79 @@ Source: guide D, "Context manager".
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, overload
 
 import msgspec
 
+from sapwood.context.meter import Meter
 from sapwood.core.events import Placement
 from sapwood.core.ledger import Section
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.messages import Message, ToolCall
 from sapwood.core.model import ToolLoading
 from sapwood.core.tools import BoundTool, MaybeAwaitable, ToolSchema
+from sapwood.core.usage import Usage
 
-History: TypeAlias = Sequence[tuple[Message, ...]]
-"""Past messages as exchanges: a reply stands together with the results of its calls, so no cut can part them."""
+Exchange: TypeAlias = tuple[Message, ...]
+"""A reply together with the results of its calls, so that no cut can part them; or one other message."""
+
+
+class History(Sequence[Exchange]):
+    """The messages of a conversation as exchanges, and how large they are.
+
+    current: the place of the exchange that begins the current turn: the prompt. beside: tokens of all else in the
+    request: system text, tools, what is still to be recalled. size: message -> its tokens.
+
+    >>> history = History([(Message.user("hi"),)], size=lambda message: 5)
+    >>> len(history), history.tokens, history.current
+    (1, 5, 1)
+    """
+
+    __slots__ = ("_exchanges", "beside", "current", "size")
+
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        *,
+        current: int | None = None,
+        beside: int = 0,
+        size: Callable[[Message], int] | None = None,
+    ) -> None:
+        self._exchanges = tuple(exchanges)
+        self.current = len(self._exchanges) if current is None else current
+        self.beside = beside
+        self.size: Callable[[Message], int] = size or _estimated
+
+    @overload
+    def __getitem__(self, index: int) -> Exchange: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Exchange, ...]: ...
+    def __getitem__(self, index: int | slice) -> Exchange | tuple[Exchange, ...]:
+        return self._exchanges[index]
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all messages."""
+        return sum(self.size(message) for exchange in self._exchanges for message in exchange)
+
+    def replace(self, exchanges: Sequence[Exchange], *, current: int | None = None) -> "History":
+        """Return other exchanges, measured in the same way."""
+        place = self.current if current is None else current
+        return History(exchanges, current=place, beside=self.beside, size=self.size)
+
+
+def _estimated(message: Message) -> int:
+    return Meter().raw_message(message).total
+
+
+class Shortened(msgspec.Struct, frozen=True, kw_only=True):
+    """A history that a source made shorter. usage: what a model used that wrote a summary for it."""
+
+    history: Sequence[Exchange]
+    usage: Usage | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +107,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     tools: sent from the first call. hidden: known and runnable, but sent only once they are loaded.
     system: text for the system prompt. meta_tools: names of tools whose calls go to `handle`.
     name_map: wire name -> original, where a source renamed its tools itself.
+    beside_tools: these tools are offered only where another source offers some, too.
     """
 
     tools: Sequence[ToolSchema | BoundTool] = ()
@@ -55,6 +116,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     meta_tools: Sequence[str] = ()
     name_map: Mapping[str, str] = {}
     is_dispatched: bool = False
+    beside_tools: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +164,8 @@ class ContextSource:
     """
 
     name: str = "source"
+    compact_at: float = 0
+    """When `compact` is asked although the request still fits: a share of the window (up to 1), or tokens; 0: never."""
 
     def contribute(self, turn: Turn) -> MaybeAwaitable[Contribution]:
         """Return the tools and the text that hold for the whole turn."""
@@ -115,8 +179,12 @@ class ContextSource:
         """Answer a call of a meta-tool, or return None where it is not this source's."""
         return None
 
-    def compact(self, history: History, room: int) -> MaybeAwaitable[History | None]:
-        """Return the exchanges shortened to about `room` tokens, or None to leave it to others."""
+    def compact(self, history: History, room: int) -> MaybeAwaitable[Sequence[Exchange] | Shortened | None]:
+        """Return the exchanges shortened, or None to leave it to others.
+
+        room: tokens that the whole request may take. Whole exchanges may be left out, or others put in their place,
+        and results be made shorter with `core.transcript.shortened`; the prompt and the last exchange always stay.
+        """
         return None
 
     def commit(self, turn: Turn) -> MaybeAwaitable[Saved | None]:

@@ -23,7 +23,8 @@ class Policy(Data, frozen=True, tag="policy"):
     max_rounds: model calls in a turn. final_round: the last of them is told so and gets no tools, where the
     agent has any; otherwise (guide D) the calls of the last round still run.
     has_tools: the model was offered a tool. window: tokens that a request may take, 0 for no check.
-    compact_first: the history is offered to a compaction before each turn.
+    compact_first: the history is offered to a compaction before each turn. compact_at: tokens of a request from
+    which on the sources are asked to shorten it while it still fits; 0 for not before it is over the window.
     limits: of this turn alone; those of the whole tree come with Spent. notices_stuck: calls that repeat themselves
     are noticed. output: how the structured output that is owed is asked for, None where none is.
     max_output_retries: tries after the first. forces_output: a call may be demanded of this model.
@@ -40,6 +41,7 @@ class Policy(Data, frozen=True, tag="policy"):
     output: OutputMode | None = None
     max_output_retries: int = 1
     forces_output: bool = True
+    compact_at: int = 0
 
 
 class Spent(Data, frozen=True, tag="spent"):
@@ -207,9 +209,10 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
     # the same call with the same result in 4 rounds (error: 3) | Nudge(stuck); again: CallModel(wrap_up=stuck)
     if policy.notices_stuck and run.wrapping is None and (word := _stuck(run, policy)) is not None:
         return word
-    # between rounds, and the context must be compacted first, is over its window, or was too long once | Compact
+    # between rounds, and the context must be compacted first, is over its threshold or its window | Compact
     window = min(policy.window or run.room, run.room or policy.window)
     over = window > 0 and spent.next_call_estimate > window
+    over = over or (policy.compact_at > 0 and spent.next_call_estimate > _next_compaction(run, policy))
     if run.compacted < run.round and (over or (policy.compact_first and run.compacted < 0 and not run.prepared)):
         return Compact()
     # this turn's content is not selected yet | Prepare
@@ -220,6 +223,11 @@ def decide(run: Run, policy: Policy, spent: Spent) -> Action:
         return ReportLimits(ahead)
     # otherwise | CallModel(round, final, tool_choice)
     return _call(run, policy)
+
+
+def _next_compaction(run: Run, policy: Policy) -> int:
+    """Return the size from which on a compaction is due: one that brought little is not tried again at once."""
+    return max(policy.compact_at, run.size_after + policy.compact_at // 8)
 
 
 def _answer_calls(run: Run) -> Action:

@@ -138,6 +138,10 @@ class ContextOverflowError(LLMError):
         self.sizes = dict(sizes or {})
 
 
+class CompactionError(SapwoodError):
+    """A summary could not be used: it is empty, broke off, or says more than it replaces; the history is as it was."""
+
+
 class StoreError(SapwoodError):
     """A store could not read or write."""
 

@@ -88,6 +88,9 @@ class CompactionFinished(Event, frozen=True, kw_only=True, tag="compaction_finis
 
     past: the past messages from now on, None where they are a tail of what they were.
     upto: how many past messages, from the first, are left out.
+    results: by the key of a call of this turn, what the model sees from now on in place of its result.
+    own_upto: how many messages of this turn, from the first after the prompt, are left out.
+    lines: what was done, for the ledger of the next call. usage: what a model used that wrote the summary.
     """
 
     type: ClassVar[Literal["compaction_finished"]] = "compaction_finished"
@@ -95,6 +98,10 @@ class CompactionFinished(Event, frozen=True, kw_only=True, tag="compaction_finis
     tokens_after: int = 0
     upto: int = 0
     past: tuple[Message, ...] | None = None
+    results: dict[str, str] = {}
+    own_upto: int = 0
+    lines: tuple[LedgerLine, ...] = ()
+    usage: Usage | None = None
 
 
 class RoundStarted(Event, frozen=True, kw_only=True, tag="round_started"):

@@ -41,6 +41,7 @@ from sapwood.core.limits import LimitBreach
 from sapwood.core.messages import Message, Recalled, Text, ToolCall, ToolResult
 from sapwood.core.run import Child, OpenCall, Phase, Run, most_repeated
 from sapwood.core.tools import FINAL_RESULT, effective
+from sapwood.core.transcript import with_results
 from sapwood.core.usage import Usage
 
 _KEY = re.compile(r"r\d+c\d+\Z")
@@ -71,8 +72,8 @@ def evolve(run: Run, event: AgentEvent) -> Run:
             return _context_updated(run, event)
         case ContextPrepared(lines=lines):
             return run.replace(prepared=True, lines=(*run.lines, *lines))
-        case CompactionFinished(upto=upto, past=past):
-            return run.replace(compacted=run.round, dropped=upto, past=run.past if past is None else past)
+        case CompactionFinished():
+            return _compacted(run, event)
         case MessageInterrupted():
             return _interrupted(run, event)
         case TurnFinished(output=output, diagnostics=diagnostics):
@@ -115,6 +116,21 @@ def _context_updated(run: Run, event: ContextUpdated) -> Run:
     place = sum(isinstance(part, Recalled) for part in run.prompt.content)
     content = (*run.prompt.content[:place], block, *run.prompt.content[place:])
     return run.replace(messages=(run.prompt.replace(content=content), *run.messages[1:]))
+
+
+def _compacted(run: Run, event: CompactionFinished) -> Run:
+    run = _broken_off(run, event.usage).replace(
+        compacted=run.round,
+        dropped=event.upto,
+        past=run.past if event.past is None else event.past,
+        lines=(*run.lines, *event.lines),
+        size_after=event.tokens_after,
+    )
+    if not event.results and not event.own_upto:
+        return run
+    first, left = run.messages[:1], run.messages[1 + event.own_upto :]
+    changed = (with_results(message, event.results) for message in left)
+    return run.replace(messages=(*first, *changed), edits=run.edits + 1)
 
 
 def _interrupted(run: Run, event: MessageInterrupted) -> Run:

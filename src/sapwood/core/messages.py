@@ -93,6 +93,8 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     content: what the model sees; never empty.
     loaded: names of tools that became callable with this result.
     details: for a UI only; never shown to the model.
+    whole: what the model saw before a compaction put a shorter text in its place; None where nothing did. It is
+    kept so that it can be read again, and never sent by itself.
     """
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -102,6 +104,7 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     is_error: bool = False
     loaded: tuple[str, ...] = ()
     details: Any = None
+    whole: tuple[ResultPart, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -144,6 +147,7 @@ class Message(Data, frozen=True, tag="message"):
 
     origin: `provider/model` of the model that wrote it; thinking goes back only there.
     partial: the reply was cut short; it holds the text that had arrived and nothing else.
+    pinned: no compaction takes it out of the context.
     """
 
     type: ClassVar[Literal["message"]] = "message"
@@ -151,15 +155,16 @@ class Message(Data, frozen=True, tag="message"):
     content: tuple[Part, ...]
     origin: str | None = None
     partial: bool = False
+    pinned: bool = False
 
     @classmethod
-    def user(cls, *content: str | InputPart) -> "Message":
-        """Return a user's message made of texts, images and files.
+    def user(cls, *content: str | InputPart, pinned: bool = False) -> "Message":
+        """Return a user's message made of texts, images and files; a pinned one stays in the context for good.
 
         >>> Message.user("hello").text
         'hello'
         """
-        return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in content))
+        return cls("user", tuple(Text(part) if isinstance(part, str) else part for part in content), pinned=pinned)
 
     @classmethod
     def assistant(cls, *content: str | Part) -> "Message":

@@ -77,6 +77,7 @@ class Run(Data, frozen=True, tag="run"):
     rounds just before, by fingerprint; nudged: the one that the model was told of; stuck: it was made again.
     output_failures: tries at the output that failed; output_error: why the last did; output_read: the last reply
     was looked at for it.
+    edits: how often a compaction changed this turn's messages; size_after: tokens of a request after the last one.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -124,6 +125,8 @@ class Run(Data, frozen=True, tag="run"):
     output_failures: int = 0
     output_error: str | None = None
     output_read: bool = False
+    edits: int = 0
+    size_after: int = 0
 
     @property
     def prompt(self) -> Message | None:

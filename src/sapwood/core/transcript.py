@@ -5,7 +5,7 @@ does. What is derived from its messages (encoded fragments, token counts) is kep
 once for each message. `repair` is the only way in for messages of unknown origin.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, cast, overload
 
 from sapwood.core.messages import (
@@ -211,6 +211,36 @@ def loaded_names(messages: Iterable[Message]) -> tuple[str, ...]:
                 case _:
                     pass
     return tuple(names)
+
+
+def shortened(result: ToolResult, text: str) -> ToolResult:
+    """Return a result of which the model sees this text from now on; what it saw before is kept in `whole`.
+
+    >>> shortened(ToolResult("r0c0", "read", (Text("a long page"),)), "[cleared]").whole
+    (Text(text='a long page', provider_data=None),)
+    """
+    return result.replace(content=(Text(text),), whole=result.content if result.whole is None else result.whole)
+
+
+def with_results(message: Message, texts: Mapping[str, str]) -> Message:
+    """Return a message with these texts, by the key of the call, in place of its results."""
+    if message.role != "tool" or not any(result.key in texts for result in message.tool_results):
+        return message
+    content = tuple(
+        shortened(part, texts[part.key]) if isinstance(part, ToolResult) and part.key in texts else part
+        for part in message.content
+    )
+    return message.replace(content=content)
+
+
+def as_it_was(message: Message) -> Message:
+    """Return a message with its results whole again, as they were before any compaction."""
+    if message.role != "tool" or all(result.whole is None for result in message.tool_results):
+        return message
+    results = (
+        part if part.whole is None else part.replace(content=part.whole, whole=None) for part in message.tool_results
+    )
+    return message.replace(content=tuple(results))
 
 
 def is_blank(part: Part) -> bool:

@@ -12,7 +12,7 @@ from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Meter, Totals
 from sapwood.context.offered import Executor, Offered
 from sapwood.context.render import Fixed
-from sapwood.context.source import Turn
+from sapwood.context.source import ContextSource, Turn
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy, Spent
 from sapwood.core.events import MessageInterrupted, Placement
@@ -91,6 +91,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
+    inherited: sources that subagents get as well, where they have none of that name.
     """
 
     provider: LLMProvider
@@ -121,6 +122,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     tells_budget: bool = False
     max_depth: int = 3
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
+    inherited: tuple[ContextSource, ...] = ()
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""
@@ -171,7 +173,7 @@ class LiveTurn:
         self.draft_usage: Usage | None = None
         self._place = 0
         self.interrupted: MessageInterrupted | None = None
-        self._source: tuple[tuple[Message, ...] | None, int] | None = None
+        self._source: tuple[tuple[Message, ...] | None, int, int] | None = None
         self._prompt: tuple[Message, Totals] | None = None
         self.error: BaseException | None = None
         self._past = spec.history
@@ -311,8 +313,8 @@ class LiveTurn:
     def past(self, run: Run) -> Transcript:
         """Return the past messages that are still in the window."""
         source = self._source
-        if source is None or source[0] is not run.past or source[1] != run.dropped:
-            self._source = (run.past, run.dropped)
+        if source is None or source[0] is not run.past or source[1:] != (run.dropped, run.edits):
+            self._source = (run.past, run.dropped, run.edits)
             self._past = self._sent = past_of(self.spec.history, run)
             self._sent_count = 0
         return self._past
@@ -334,7 +336,7 @@ class LiveTurn:
             total = past
             for message in run.messages:
                 size = self.spec.meter.raw_message(message)
-                total = Totals(total.messages + size.messages, total.tool_results + size.tool_results)
+                total = total + size
             return past, total
         return past, self.spec.meter.transcript(self.transcript(run))
 

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import assert_never
 
-from sapwood.context.plan import droppable
 from sapwood.core import fault
 from sapwood.core.decide import (
     Action,
@@ -31,8 +30,6 @@ from sapwood.core.decide import (
 from sapwood.core.errors import ToolError, UsageLimitError
 from sapwood.core.events import (
     AgentEvent,
-    CompactionFinished,
-    CompactionStarted,
     MessageAdded,
     OutputChecked,
     OutputDelta,
@@ -49,9 +46,9 @@ from sapwood.core.messages import Message
 from sapwood.core.model import ModelRequest
 from sapwood.core.ports import Runtime
 from sapwood.core.run import Run
-from sapwood.core.transcript import Transcript, exchanges
 from sapwood.core.usage import RoundUsage, Usage
 from sapwood.loop.answers import settled
+from sapwood.loop.compaction import compact
 from sapwood.loop.model_round import compose, model_round
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.tool_call import run_tools
@@ -160,7 +157,7 @@ def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGener
         case Prepare():
             return _prepare(run, live, rt)
         case Compact():
-            return _compact(run, live, rt)
+            return compact(run, live, rt)
         case Finish():
             return _finish(action, run, live, rt)
         case Pause():
@@ -189,64 +186,6 @@ async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agen
     async with aclosing(events) as selected:
         async for event in selected:
             yield event
-
-
-async def _compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
-    """Ask the sources and the history option; where none answers, leave out the oldest exchanges that do not fit."""
-    spec = live.spec
-    before = live.next_call_estimate(run)
-    yield CompactionStarted()
-    shortened, failures = None, list[AgentEvent]()
-    if not run.round or run.room:
-        shortened = await spec.context.compact(
-            live.messages(run), room=_room(run, live), call=rt.call, failed=failures.append
-        )
-    for failure in failures:
-        yield failure
-    past, upto = run.past, run.dropped
-    if shortened is not None:
-        past, upto = _without_prompt(shortened, run), 0
-    if spec.context.trim_history:
-        base = run.replace(past=past, dropped=upto)
-        gone = _too_many(base, live)
-        if past is None:
-            upto += gone
-        else:
-            past = past[gone:]
-    changed = run.replace(past=past, dropped=upto)
-    after = live.next_call_estimate(changed)
-    yield CompactionFinished(tokens_before=before, tokens_after=after, upto=upto, past=past)
-
-
-def _room(run: Run, live: LiveTurn) -> int:
-    """Return the tokens that a request may take: the window, or less since the provider found one too long."""
-    window = live.spec.window
-    return min(window or run.room, run.room or window)
-
-
-def _too_many(run: Run, live: LiveTurn) -> int:
-    """Return how many past messages, in whole exchanges from the oldest, go where not all of them fit.
-
-    A quarter of the window is freed beside what is needed, or half of what would stay where that is less: a request
-    whose beginning moves is not in the provider's cache, and must not be the rule once a conversation is long.
-    """
-    meter, window = live.spec.meter, _room(run, live)
-    excess = live.next_call_estimate(run) + live.source_room(run) - window if window else 0
-    groups = exchanges(live.past(run)) if excess > 0 else []
-    sizes = [meter.scaled(sum(meter.raw_message(message).total for message in group)) for group in groups]
-    spare = max(0, min(window // 4, (sum(sizes) - excess) // 2)) if groups else 0
-    return sum(len(group) for group in groups[: droppable(sizes, excess + spare)])
-
-
-def _without_prompt(messages: tuple[Message, ...], run: Run) -> tuple[Message, ...]:
-    """Return the past part of shortened messages, valid; the prompt is always kept, in the run itself."""
-    kept = list(messages)
-    for own in reversed(run.messages):
-        # From the end: an earlier message that says the same is none of this turn's.
-        place = next((place for place in reversed(range(len(kept))) if kept[place] == own), None)
-        if place is not None:
-            del kept[place]
-    return tuple(Transcript.of(kept))
 
 
 async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:

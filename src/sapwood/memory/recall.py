@@ -8,8 +8,10 @@ from inspect import isawaitable
 
 import msgspec
 
+from sapwood.core.maybe import then
 from sapwood.core.memory import MemoryRecord, RecallOptions
 from sapwood.core.ports import MemoryStore
+from sapwood.core.tools import MaybeAwaitable
 
 HEADING = "Relevant memory (use if helpful):"
 
@@ -31,11 +33,19 @@ async def recall_memory(store: MemoryStore, query: str, options: RecallOptions |
     >>> asyncio.run(recall_memory(create_memory_store(), "units?"))
     Recall(records=(), block='')
     """
+    found = recalled(store, query, options or RecallOptions())
+    return await found if isawaitable(found) else found
+
+
+def recalled(store: MemoryStore, query: str, options: RecallOptions) -> MaybeAwaitable[Recall]:
+    """Do the same; only a store that is async makes it something to await."""
     if not query.strip():
         return Recall()
-    options = options or RecallOptions()
-    found = store.search(query, k=options.k, kind=options.kind, min_score=options.min_score)
-    records = tuple(await found if isawaitable(found) else found)
+    return then(store.search(query, k=options.k, kind=options.kind, min_score=options.min_score), _shown)
+
+
+def _shown(found: Iterable[MemoryRecord]) -> Recall:
+    records = tuple(found)
     return Recall(records, format_memory_block(records))
 
 

@@ -60,7 +60,7 @@ class PrivateLoops:
         would never be woken again.
         """
         for owned in list(self._all):
-            owned.is_foreign = True
+            owned.give_up()
             _FOREIGN.append(owned)
             setattr(owned.loop, "close", _nothing)  # noqa: B010 - its `__del__` closes it, too
         self._all = weakref.WeakSet()
@@ -79,17 +79,27 @@ class _OwnedLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        # Not by `__del__`: in a cycle the loop's own sockets may be collected before it can close them.
+        self._finalizer = weakref.finalize(self, _closed, self.loop)
+        self._finalizer.atexit = False
         self.is_foreign = False
 
-    def close(self) -> None:
-        if self.is_foreign or self.loop.is_running() or self.loop.is_closed():
-            return
-        if not is_loop_running():  # else it is collected inside another loop and cannot run once more
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
+    def give_up(self) -> None:
+        """Never close it from here: it is of the process that this one was forked from."""
+        self.is_foreign = True
+        self._finalizer.detach()
 
-    def __del__(self) -> None:
-        self.close()
+    def close(self) -> None:
+        if not self.is_foreign:
+            _closed(self.loop)
+
+
+def _closed(loop: asyncio.AbstractEventLoop) -> None:
+    if loop.is_running() or loop.is_closed():
+        return
+    if not is_loop_running():  # else it is collected inside another loop and cannot run once more
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def is_loop_running() -> bool:

@@ -5,18 +5,18 @@ Source: guide D, `memorySource`.
 """
 
 from collections.abc import Callable, Iterable
-from inspect import isawaitable
 from typing import TypeAlias
 
 import msgspec
 
 from sapwood.context.source import ContextSource, Saved, Selection, Turn
 from sapwood.core.events import Placement
+from sapwood.core.maybe import then
 from sapwood.core.memory import RecallOptions
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
-from sapwood.memory.recall import recall_memory
-from sapwood.memory.remember import remember_facts
+from sapwood.memory.recall import Recall, recalled
+from sapwood.memory.remember import remembered
 
 Remember: TypeAlias = Callable[[Turn], MaybeAwaitable[Iterable[str] | None]]
 """A finished turn (`turn.text` the user's words, `turn.reply` the answer) -> facts to keep."""
@@ -46,33 +46,38 @@ class MemorySource(ContextSource):
         self._options = options
         self._saved_runs: dict[str, None] = {}
 
-    async def select(self, turn: Turn, room: int) -> Selection | None:
+    def select(self, turn: Turn, room: int) -> MaybeAwaitable[Selection | None]:
         """Search with the user's words and return the hits as a block."""
-        recalled = await recall_memory(self._store, turn.text, self._options.recall)
-        if not recalled.records:
-            return None
-        count = len(recalled.records)
-        return Selection(
-            text=recalled.block,
-            records=recalled.records,
-            label=f"{count} {'memory' if count == 1 else 'memories'}",
-            placement=self._options.placement or turn.placement,
-        )
 
-    async def commit(self, turn: Turn) -> Saved | None:
+        def selection(found: Recall) -> Selection | None:
+            if not found.records:
+                return None
+            count = len(found.records)
+            return Selection(
+                text=found.block,
+                records=found.records,
+                label=f"{count} {'memory' if count == 1 else 'memories'}",
+                placement=self._options.placement or turn.placement,
+            )
+
+        return then(recalled(self._store, turn.text, self._options.recall), selection)
+
+    def commit(self, turn: Turn) -> MaybeAwaitable[Saved | None]:
         """Save what `remember` makes of the turn; nothing where this run was saved before."""
         if self._options.remember is None or turn.run_id in self._saved_runs:
             return None
-        facts = self._options.remember(turn)
-        facts = await facts if isawaitable(facts) else facts
-        if not facts:
-            return None
-        if isinstance(facts, str):
-            facts = [facts]  # one fact, not its characters
-        self._saved_runs[turn.run_id] = None
-        while len(self._saved_runs) > _RUNS_KEPT:
-            del self._saved_runs[next(iter(self._saved_runs))]
-        return Saved(records=await remember_facts(self._store, facts, kind=self._options.kind))
+
+        def save(facts: Iterable[str] | None) -> MaybeAwaitable[Saved | None]:
+            if not facts:
+                return None
+            if isinstance(facts, str):
+                facts = [facts]  # one fact, not its characters
+            self._saved_runs[turn.run_id] = None
+            while len(self._saved_runs) > _RUNS_KEPT:
+                del self._saved_runs[next(iter(self._saved_runs))]
+            return then(remembered(self._store, facts, kind=self._options.kind), lambda records: Saved(records=records))
+
+        return then(self._options.remember(turn), save)
 
 
 _RUNS_KEPT = 1_000
