@@ -199,10 +199,10 @@ def test_bud_09_a_fact_of_the_first_message_outlives_a_poor_summary() -> None:
 
 
 def test_bud_07_results_of_one_reply_that_are_too_much_together_are_all_cut() -> None:
-    large = bound("large", lambda n: f"{n}: " + "word " * 1_300)
-    model = scripted(calls(*(call("large", {"n": n}) for n in range(4))), says("done"))
+    large = bound("large", lambda n: f"{n}: " + "word " * 1_250)
+    model = scripted(calls(*(call("large", {"n": n}) for n in range(6))), says("done"))
     own = Agent(llm=model, max_tokens=6_000, max_response_tokens=500)
     list(own.with_tools([large]).chat("go"))
     sent = texts_of(model.requests[-1])
-    assert all(f"{n}: word" in sent for n in range(4))
-    assert sent.count("context is full") == 4
+    assert all(f"{n}: word" in sent for n in range(6))
+    assert sent.count("context is full") == 6
