@@ -93,6 +93,7 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     content: what the model sees; never empty.
     loaded: names of tools that became callable with this result.
     details: for a UI only; never shown to the model.
+    skill: the name of the skill whose instructions this result carries; what is active is read from here.
     """
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -102,6 +103,7 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     is_error: bool = False
     loaded: tuple[str, ...] = ()
     details: Any = None
+    skill: str = ""
 
     @property
     def text(self) -> str:

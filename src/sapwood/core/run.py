@@ -76,7 +76,7 @@ class Run(Data, frozen=True, tag="run"):
     wrapping: why the last round was decided early; wrapped: it is over. repeats: calls with equal answers in the
     rounds just before, by fingerprint; nudged: the one that the model was told of; stuck: it was made again.
     output_failures: tries at the output that failed; output_error: why the last did; output_read: the last reply
-    was looked at for it.
+    was looked at for it. skills: those that were activated in this turn.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -124,6 +124,7 @@ class Run(Data, frozen=True, tag="run"):
     output_failures: int = 0
     output_error: str | None = None
     output_read: bool = False
+    skills: tuple[str, ...] = ()
 
     @property
     def prompt(self) -> Message | None:
