@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sapwood.agent.decorator import tool as tool
     from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
     from sapwood.agent.run_agent import run_agent as run_agent
+    from sapwood.agent.skills import SkillRegistry as SkillRegistry
     from sapwood.agent.subagents import SubagentDefinition as SubagentDefinition
     from sapwood.agent.toolsets import to_tool_source as to_tool_source
     from sapwood.agent.toolsets import to_toolset as to_toolset
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
     from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
+    from sapwood.core.skill import Skill as Skill
     from sapwood.core.stored import Compacted as Compacted
     from sapwood.core.stored import Conversation as Conversation
     from sapwood.core.stored import ConversationSummary as ConversationSummary
@@ -319,6 +321,8 @@ _NAMES = {
     # governed
     "OutputType": "sapwood.core.output_type",
     "SubagentDefinition": "sapwood.agent.subagents",
+    "Skill": "sapwood.core.skill",
+    "SkillRegistry": "sapwood.agent.skills",
     "Grants": "sapwood.loop.gate",
     "ExternalResult": "sapwood.core.approval",
     "ApprovalGrant": "sapwood.core.approval",
@@ -437,6 +441,8 @@ __all__ = [
     "ServerResultChunk",
     "ServerToolFinished",
     "ServerToolStarted",
+    "Skill",
+    "SkillRegistry",
     "SqliteStore",
     "StoreError",
     "StoredRun",
