@@ -9,6 +9,8 @@ TYPE_CHECKING = False  # what type checkers take for typing's own, without its i
 
 if TYPE_CHECKING:
     from sapwood.agent.agent import Agent as Agent
+    from sapwood.agent.built_in_skills import memory_skill as memory_skill
+    from sapwood.agent.built_in_skills import rag_skill as rag_skill
     from sapwood.agent.decorator import tool as tool
     from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
     from sapwood.agent.run_agent import run_agent as run_agent
@@ -323,6 +325,8 @@ _NAMES = {
     "SubagentDefinition": "sapwood.agent.subagents",
     "Skill": "sapwood.core.skill",
     "SkillRegistry": "sapwood.agent.skills",
+    "memory_skill": "sapwood.agent.built_in_skills",
+    "rag_skill": "sapwood.agent.built_in_skills",
     "Grants": "sapwood.loop.gate",
     "ExternalResult": "sapwood.core.approval",
     "ApprovalGrant": "sapwood.core.approval",
@@ -486,8 +490,10 @@ __all__ = [
     "format_memory_block",
     "lazy_tool_source",
     "lazy_toolset",
+    "memory_skill",
     "memory_source",
     "merge_toolsets",
+    "rag_skill",
     "recall_memory",
     "register_model",
     "register_provider",

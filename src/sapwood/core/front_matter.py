@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*\Z")
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+)\Z")
 _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "true": True, "false": False}
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "/": "/", '"': '"', "\\": "\\", " ": " "}
+_ESCAPES = dict(zip("ntrbfav0e", "\n\t\r\b\f\a\v\0\x1b", strict=True)) | {letter: letter for letter in '/"\\ '}
 _MAX_DEPTH = 6
 
 
@@ -182,7 +182,9 @@ def _quoted(text: str) -> str | None:
     inside = found[1]
     if quote == "'":
         return inside.replace("''", "'")
-    return re.sub(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", _escape, inside, flags=re.DOTALL)
+    text = re.sub(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", _escape, inside, flags=re.DOTALL)
+    # Two escapes may stand for one character, and a half alone for none that could be sent.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(match: re.Match[str]) -> str:
