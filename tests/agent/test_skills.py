@@ -21,11 +21,12 @@ from sapwood import (
     memory_source,
     tool,
 )
-from sapwood.core.codec import dump_run
 from sapwood.core.model import ModelProfile
 from sapwood.core.transcript import active_skills
 from sapwood.testing import assert_prefix_kept, call, calls, says, scripted
-from support.governed import Process, answer, of_type, requests_of, run
+from support.governed import Process, answer, of_type, run
+from support.governed import requests_of as waiting_in
+from support.outputs import requests_of
 from support.skill_folders import skill_folder
 from support.turns import finishes
 
@@ -190,7 +191,7 @@ def test_an_active_skill_outlives_a_pause_and_the_process(runtime: str) -> None:
     assert first.end.stopped_by == "approval"
     assert first.run.skills == ("charts",)
     resumed = agent(calls(ACTIVATE, call("charts_draw", {"title": "x"})), says("done"))
-    second = Process(resumed, dump_run(first.run), [answer(first.asked[0])], runtime=runtime)
+    second = Process(resumed, first.stored, [answer(waiting_in(first.run)[0])], runtime=runtime)
     results = [item.result for item in finishes(second.events)]
     assert results == ["published a", "The skill charts is active already; its instructions stand above.", "drew x"]
 

@@ -50,8 +50,6 @@ def read_inside(folder: Path, name: str, *, most: int) -> bytes:
         while len(found) < most and (piece := os.read(handle, most - len(found))):
             found += piece
         return bytes(found)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be read: {error.strerror}") from None
     finally:
         os.close(handle)
 

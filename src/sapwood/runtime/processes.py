@@ -80,7 +80,6 @@ def _followed(
     why = ""
     with selectors.DefaultSelector() as selector:
         for pipe, kept in zip(pipes, outputs, strict=True):
-            os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ, kept)
         while not why and selector.get_map():
             has_ended = process.poll() is not None
@@ -108,10 +107,7 @@ def _stops(process: subprocess.Popen[bytes], until: float, seconds: float, stopp
 
 def _take(pipe: int, kept: "_Kept") -> bool:
     """Read what is there; False where there will be no more."""
-    try:
-        piece = os.read(pipe, _PIECE)
-    except BlockingIOError:
-        return True
+    piece = os.read(pipe, _PIECE)
     kept.add(piece)
     return bool(piece)
 
