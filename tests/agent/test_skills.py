@@ -248,6 +248,15 @@ def test_the_room_for_the_listing_grows_with_the_window() -> None:
     assert texts[1].count("words") == 800
 
 
+def test_instructions_that_would_fill_the_window_are_warned_of_once() -> None:
+    long = Skill(name="long", description="Long.", instructions="word " * 6_000)
+    with pytest.warns(UserWarning, match=r"skill 'long': its instructions take about .* tokens of a window of 16,384"):
+        agent = Agent(llm=scripted()).with_skill(long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.with_skill(CHARTS)
+
+
 # ---- configuration
 
 

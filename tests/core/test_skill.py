@@ -93,6 +93,7 @@ def test_the_files_of_a_skill_are_listed_by_relative_names(tmp_path: Path) -> No
     assert skill.script_files() == ("scripts/lib/a.py", "scripts/run.py")
     (folder / "new.md").write_text("")
     assert "new.md" not in skill.reference_files()
+    assert skill == Skill(name="reports", description="Write reports.", path=folder)
 
 
 def test_a_listing_has_an_end(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from sapwood.agent.skills import (
     skill_sources,
     standard_folders,
     tools_of,
+    warn_of_length,
 )
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
@@ -336,6 +337,8 @@ class Configured:
         config = self._config
         allow_scripts = config.allow_skill_scripts
         menu_tokens = max(MENU_TOKENS, config.max_tokens // 100)
+        known = {skill.name for skill in config.skills}
+        warn_of_length((skill for skill in skills if skill.name not in known), config.max_tokens)
         return self._set_tools(
             skills=skills,
             skill_scopes=config.skill_scopes if scopes is None else scopes,

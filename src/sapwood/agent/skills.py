@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from sapwood.context.meter import estimate_tokens
 from sapwood.context.source import ContextSource
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.names import wire_name
@@ -179,6 +180,17 @@ def skill_sources(skills: "Sequence[Skill]", *, menu_tokens: int, allow_scripts:
         return ()
     source = SkillSource(skills, menu_tokens=menu_tokens, runs_scripts=allow_scripts)
     return (source, SkillFileSource(skills, allow_scripts=allow_scripts))
+
+
+def warn_of_length(skills: "Iterable[Skill]", window: int) -> None:
+    """Warn of instructions that take more than a third of the window of tokens: there, little else would fit."""
+    for skill in skills:
+        if (size := estimate_tokens(skill.instructions)) * 3 > window:
+            warnings.warn(
+                f"{skill.place}: its instructions take about {size:,} tokens of a window of {window:,}; move what is "
+                "not always needed to files of its own",
+                stacklevel=4,
+            )
 
 
 def tools_of(skills: "Iterable[Skill]") -> tuple[ToolSchema | BoundTool, ...]:

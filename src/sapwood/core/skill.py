@@ -7,10 +7,11 @@ Source: guide A, "Skill Model"; the public SKILL.md form.
 
 import re
 import warnings
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from sapwood.core.skill_folder import files_of
 from sapwood.core.tool_forms import to_tool
@@ -56,8 +57,6 @@ class Skill(BaseModel):
     allowed_tools: tuple[str, ...] = ()
     path: Path | None = None
 
-    _names: tuple[str, ...] | None = PrivateAttr(default=None)
-
     @field_validator("name", "description")
     @classmethod
     def _is_text(cls, value: str) -> str:
@@ -92,16 +91,16 @@ class Skill(BaseModel):
 
     def reference_files(self) -> tuple[str, ...]:
         """Return the files of the skill that may be read, scripts left out, as names relative to its folder."""
-        return tuple(name for name in self._files() if not _is_script(name) and name != SKILL_FILE)
+        return tuple(name for name in self._files if not _is_script(name) and name != SKILL_FILE)
 
     def script_files(self) -> tuple[str, ...]:
         """Return the scripts of the skill, as names relative to its folder."""
-        return tuple(name for name in self._files() if _is_script(name))
+        return tuple(name for name in self._files if _is_script(name))
 
+    @cached_property
     def _files(self) -> tuple[str, ...]:
-        if self._names is None:  # listed once, so that a turn does not depend on what changes meanwhile
-            self._names = files_of(self.path) if self.path is not None else ()
-        return self._names
+        """Listed once, so that what a turn says does not depend on what changes meanwhile."""
+        return files_of(self.path) if self.path is not None else ()
 
 
 def _is_script(name: str) -> bool:
