@@ -412,6 +412,12 @@ def test_the_standard_places_are_read_and_a_project_only_where_it_is_named(
         assert found(user=False) == []
 
 
+def test_an_empty_folder_adds_nothing(tmp_path: Path) -> None:
+    agent = Agent(llm=scripted(says("ok"))).with_skills_directory(tmp_path)
+    run(agent)
+    assert (sent(agent), requests_of(agent)[0].system) == ([[]], ())
+
+
 def test_a_skill_from_a_folder_may_get_tools(tmp_path: Path) -> None:
     path = skill_folder(tmp_path, "kit")
     replies = (calls(call("activate_skill", {"skill_name": "kit"})), calls(call("convert", {"text": "x"})), says("ok"))
