@@ -10,9 +10,12 @@ TYPE_CHECKING = False  # what type checkers take for typing's own, without its i
 
 if TYPE_CHECKING:
     from sapwood.agent.agent import Agent as Agent
+    from sapwood.agent.built_in_skills import memory_skill as memory_skill
+    from sapwood.agent.built_in_skills import rag_skill as rag_skill
     from sapwood.agent.decorator import tool as tool
     from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
     from sapwood.agent.run_agent import run_agent as run_agent
+    from sapwood.agent.skills import SkillRegistry as SkillRegistry
     from sapwood.agent.subagents import SubagentDefinition as SubagentDefinition
     from sapwood.agent.toolsets import to_tool_source as to_tool_source
     from sapwood.agent.toolsets import to_toolset as to_toolset
@@ -130,6 +133,7 @@ if TYPE_CHECKING:
     from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
+    from sapwood.core.skill import Skill as Skill
     from sapwood.core.stored import Compacted as Compacted
     from sapwood.core.stored import Conversation as Conversation
     from sapwood.core.stored import ConversationSummary as ConversationSummary
@@ -273,6 +277,8 @@ __all__ = [
     "ServerResultChunk",
     "ServerToolFinished",
     "ServerToolStarted",
+    "Skill",
+    "SkillRegistry",
     "SqliteStore",
     "StoreError",
     "StoredRun",
@@ -317,8 +323,10 @@ __all__ = [
     "format_memory_block",
     "lazy_tool_source",
     "lazy_toolset",
+    "memory_skill",
     "memory_source",
     "merge_toolsets",
+    "rag_skill",
     "recall_memory",
     "register_model",
     "register_provider",

@@ -159,6 +159,10 @@ NAMES = {
     # governed
     "OutputType": "sapwood.core.output_type",
     "SubagentDefinition": "sapwood.agent.subagents",
+    "Skill": "sapwood.core.skill",
+    "SkillRegistry": "sapwood.agent.skills",
+    "memory_skill": "sapwood.agent.built_in_skills",
+    "rag_skill": "sapwood.agent.built_in_skills",
     "Grants": "sapwood.loop.gate",
     "ExternalResult": "sapwood.core.approval",
     "ApprovalGrant": "sapwood.core.approval",

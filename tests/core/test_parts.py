@@ -46,6 +46,7 @@ TABLE: list[tuple[AgentEvent, AgentPart | None, AgentPart | None]] = [
     (RECALLED, AgentContextPart("memory", "recalled", records=(RECORD,)), AgentMemoryPart("recalled", (RECORD,))),
     (SAVED, AgentContextPart("memory", "saved", records=(RECORD,)), AgentMemoryPart("saved", (RECORD,))),
     (LOADED, AgentContextPart("tools", "loaded", tools=("late",)), None),
+    (LOADED.replace(skill="a"), AgentContextPart("tools", "loaded", tools=("late",), skill="a"), None),
     (ContextUpdated(source="memory", op="failed", error="OSError"), None, None),
     (ThinkingDelta(text="hm"), None, None),
     (TurnStarted(), None, None),

@@ -28,8 +28,10 @@ from sapwood.core.transcript import (
     Joined,
     Running,
     Transcript,
+    active_skills,
     exchanges,
     is_blank,
+    is_protected,
     loaded_names,
     pending_calls,
     repair,
@@ -369,3 +371,25 @@ BLANKS: list[tuple[Part, bool]] = [
 @pytest.mark.parametrize(("part", "blank"), BLANKS)
 def test_is_blank(part: Part, blank: bool) -> None:
     assert is_blank(part) is blank
+
+
+def test_what_carries_instructions_or_found_tools_outlives_a_compaction() -> None:
+    """A search that found nothing, any other result and the words of people may go."""
+    told = (Text("Use SQL."),)
+    kept = [
+        ToolResult("r0c0", "activate_skill", told, skill="reports"),
+        ToolResult("r0c1", "activate_skill", told, skill="reports", loaded=("draw",)),
+        ToolResult("r0c2", "search_tools", told, loaded=("draw",)),
+    ]
+    gone = [ToolResult("r0c3", "look", told), Text("hello"), ToolCall("activate_skill"), Summary("so far", ("draw",))]
+    assert [is_protected(part) for part in (*kept, *gone)] == [True] * 3 + [False] * 4
+
+
+def test_active_skills_are_read_from_the_results_that_carry_them() -> None:
+    one = ToolResult("r0c0", "activate_skill", (Text("a"),), skill="a")
+    two = ToolResult("r0c1", "activate_skill", (Text("b"),), skill="b")
+    again = ToolResult("r1c0", "activate_skill", (Text("a"),), skill="a")
+    messages = [Message("tool", (one, two)), Message.user("x"), Message("tool", (again,)), Message.assistant("b")]
+    assert active_skills(messages) == ("a", "b")
+    assert active_skills(messages[1:]) == ("a",)
+    assert active_skills([]) == ()

@@ -1,7 +1,7 @@
 """Where the recordings are, and the server that plays them."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from wire_files import wire_file
 
 from sapwood.llm import pricing, profiles
 from support.replay_server import Faults, ReplayServer
-
-Serve = Callable[..., ReplayServer]
+from support.serving import Serve
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from wire_files import SMALL, exchanges, whole_set
 
-from conftest import Serve
 from sapwood import Agent, tool
 from sapwood.core.errors import (
     AuthenticationError,
@@ -41,6 +40,7 @@ from sapwood.llm.openai import OpenAIChatProvider
 from sapwood.llm.openai.responses import OpenAIResponsesProvider, ResponsesCodec
 from sapwood.llm.openai.responses_decode import ResponsesDecoder
 from sapwood.testing.strict import check_responses_body
+from support.serving import Serve
 
 GPT = ModelProfile("openai", "gpt-5", encrypted_thinking=True, thinking="effort")
 Event = dict[str, Any]

@@ -14,7 +14,6 @@ from contract_samples import OLLAMA as OLLAMA_SAMPLES
 from test_wire_decode import APIS, GEMINI
 from wire_files import SMALL, Exchange, exchanges, whole_set, wire_file
 
-from conftest import Serve
 from sapwood import Agent, AgentTool
 from sapwood.core.codec import from_json, to_json
 from sapwood.core.errors import LLMError
@@ -39,6 +38,7 @@ from sapwood.testing.strict import (
     check_ollama_body,
     check_responses_body,
 )
+from support.serving import Serve
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAA"
 TOOLS = (ToolSchema("read", "Reads.", {"type": "object"}),)

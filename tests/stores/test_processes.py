@@ -77,7 +77,7 @@ def test_what_another_process_holds_is_busy_and_free_as_soon_as_it_is_dead(tmp_p
         with pytest.raises(ConflictError, match="alive"):
             store.runs.claim("r1")
         process.kill()
-        time.sleep(0.1)  # dead, and not yet waited for
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet waited for
         taken = store.runs.claim("r1")
         assert (taken.version, taken.run.phase) == (1, "idle")
 
@@ -93,12 +93,12 @@ def test_a_process_that_ends_frees_what_it_held(tmp_path: Path) -> None:
 
 def test_a_zombie_that_wakes_up_after_its_lease_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "stores.db"
-    with child("hold", path, 1.0) as process, SqliteStore(path, lease_seconds=1.0) as store:
+    with child("hold", path, 3.0) as process, SqliteStore(path, lease_seconds=3.0) as store:
         assert line(process) == "held"
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(ConflictError):
             store.runs.claim("r1")
-        time.sleep(1.2)
+        time.sleep(3.3)
         taken = store.runs.claim("r1")
         process.send_signal(signal.SIGCONT)
         tell(process)
@@ -119,9 +119,9 @@ def test_a_zombie_that_nobody_took_over_goes_on(tmp_path: Path) -> None:
 
 def test_a_lease_is_renewed_for_as_long_as_its_store_lives(tmp_path: Path) -> None:
     path = tmp_path / "stores.db"
-    with child("hold", path, 0.6) as process, SqliteStore(path) as store:
+    with child("hold", path, 3.0) as process, SqliteStore(path) as store:
         assert line(process) == "held"
-        time.sleep(1.5)
+        time.sleep(4.5)
         assert store.runs.summary("r1").status == "running"
         tell(process)
         assert line(process) == "appended"

@@ -112,7 +112,7 @@ def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextS
 
 def _warn_of_unknown_tools(config: AgentConfig) -> None:
     """Warn of a limit on a tool that nobody can call; sources, and agents below, may bring tools that are not known."""
-    if config.sources or config.subagents or agent_tools(config):
+    if config.sources or config.subagents or config.skills or agent_tools(config):
         return
     known = {schema_of(item).name for item in config.tools}
     for limits in (config.usage_limits, config.turn_limits):
@@ -224,7 +224,7 @@ def _output_mode(config: AgentConfig, provider: LLMProvider) -> OutputMode | Non
     """Return how the output is asked for: `native` only where every model of the chain takes such a schema."""
     if config.output is None or config.output.mode != "native":
         return config.output.mode if config.output is not None else None
-    has_tools = bool(config.tools or config.subagents or config.sources)  # a source may bring some
+    has_tools = bool(config.tools or config.subagents or config.skills or config.sources)  # a source may bring some
     takes = all(_takes_schema(item.profile, has_tools=has_tools) for item in _chain(provider))
     return "native" if takes and config.output.type.strict_schema is not None else "tool"
 
@@ -239,7 +239,7 @@ def _chain(provider: LLMProvider) -> tuple[LLMProvider, ...]:
 
 def agent_tools(config: AgentConfig) -> dict[str, Subagent]:
     """Return the tools that are agents (`as_tool`), by name."""
-    found = (item for item in config.tools if isinstance(item, BoundTool) and item.agent is not None)
+    found = (item for item in config.all_tools if isinstance(item, BoundTool) and item.agent is not None)
     return {item.name: Subagent(item.name, item.agent, item.timeout_seconds) for item in found}
 
 
@@ -248,6 +248,7 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
         yield SystemPromptSource(config.system_prompt)
     if config.tools:
         yield ToolsetSource(config.tools)
+    yield from config.skill_sources
     if config.subagents:
         yield SubagentSource({item.name: item.description for item in config.subagents})
     yield from config.sources

@@ -1,12 +1,13 @@
 """AgentConfig: everything that an Agent was told, frozen; each `with_*` replaces one field."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from sapwood.agent.durable import Keeping
 from sapwood.agent.output import Output
+from sapwood.agent.skills import Scope
 from sapwood.agent.subagents import MAX_DEPTH, Subagent
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
@@ -17,6 +18,9 @@ from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions
+
+if TYPE_CHECKING:
+    from sapwood.core.skill import Skill
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
@@ -72,6 +76,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     keeping: Keeping = Keeping()
     compaction: CompactionOptions | None = None
     compacts_itself: bool = False
+    skills: "tuple[Skill, ...]" = ()
+    skill_scopes: dict[str, Scope] = {}
+    skill_sources: tuple[ContextSource, ...] = ()
+    skill_tools: tuple[ToolSchema | BoundTool, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
@@ -99,6 +107,11 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self, **changes: Any) -> "AgentConfig":
         """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
+
+    @property
+    def all_tools(self) -> tuple[ToolSchema | BoundTool, ...]:
+        """The tools of the agent and of its skills."""
+        return (*self.tools, *self.skill_tools)
 
     @property
     def count(self) -> Callable[[str], int] | None:

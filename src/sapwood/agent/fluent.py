@@ -3,16 +3,28 @@
 Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never changed by one.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import UNSET, UnsetType
 
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
-from sapwood.agent.output import Output, output_of
+from sapwood.agent.output import output_of
+from sapwood.agent.skills import (
+    Scope,
+    in_scope,
+    joined,
+    require_distinct_tools,
+    skill_sources,
+    standard_folders,
+    tools_of,
+    warn_of_length,
+)
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.context.summarise import Summariser
@@ -24,11 +36,16 @@ from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
+from sapwood.core.tools import FINAL_RESULT, BoundTool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions, Pin
+from sapwood.sources.skill_files import load_skill, load_skills
+from sapwood.sources.skills import MENU_TOKENS
 from sapwood.sources.subagents import TASK
+
+if TYPE_CHECKING:
+    from sapwood.core.skill import Skill
 
 
 class Configured:
@@ -49,9 +66,62 @@ class Configured:
         Raises ConfigError for what is no tool, ToolNameCollision where two names become one.
         """
         require_series("with_tools", tools, "tools")
-        added = (*self._config.tools, *(to_tool(item) for item in tools))
-        _require_distinct(added, self._config.subagents, self._config.output)
-        return self._set(tools=added)._priced()
+        return self._set_tools(tools=(*self._config.tools, *(to_tool(item) for item in tools)))._priced()
+
+    def with_skill(self, skill: "Skill") -> Self:
+        """Add a skill: instructions and tools, active from the start or once the model asks for them.
+
+        Raises ConfigError where two skills have one name, ToolNameCollision where two tools do.
+        """
+        return self.with_skills([skill])
+
+    def with_skills(self, skills: "Iterable[Skill]") -> Self:
+        """Add skills; what waits is listed in the system prompt and activated by `activate_skill`.
+
+        What is active is read from the conversation, so it lasts as long as that and belongs to it alone.
+        Raises ConfigError where two skills have one name, ToolNameCollision where two tools do.
+        """
+        require_series("with_skills", skills, "Skills")
+        return self._with_skills(joined(self._config.skills, skills))
+
+    def with_skill_from_path(self, path: str | os.PathLike[str], *, tools: Iterable[ToolLike] = ()) -> Self:
+        """Add the skill in a folder that holds a SKILL.md. tools: those that belong to it; a file brings none.
+
+        Nothing of the folder is run. Raises ConfigError, with the file and the rule, for what is no skill.
+        """
+        return self.with_skills([load_skill(path, tools=tuple(tools))])
+
+    def with_skills_directory(self, path: str | os.PathLike[str], *, scope: Scope = "project") -> Self:
+        """Add all skills below a folder; what is no skill is left out with a warning.
+
+        scope: whose folder it is; where both have a skill of one name, that of the project counts, with a warning.
+        A folder that came with somebody's code may hold instructions of theirs, so name only what you trust. Nothing
+        of it is run, unless the agent was made with `allow_skill_scripts=True` and the model runs a script.
+
+        Raises ConfigError where there is no such folder, or a skill has the name of one that was added in code.
+        """
+        if scope not in ("project", "user"):
+            raise ConfigError(f'scope is "project" or "user", not {scope!r}')
+        config = self._config
+        skills, scopes = in_scope(config.skills, config.skill_scopes, load_skills(path), scope)
+        return self._with_skills(skills, scopes)
+
+    def with_standard_skills(
+        self, project: str | os.PathLike[str] | None = None, *, user: bool = True, claude: bool = False
+    ) -> Self:
+        """Add the skills in `.agents/skills` and `.sapwood/skills`, as far as there are such folders.
+
+        project: the folder of a project that you trust; None reads none. user: those in the home folder, too.
+        claude: `.claude/skills` as well.
+        """
+        roots: dict[Scope, Path | None] = {
+            "project": None if project is None else Path(project).expanduser(),
+            "user": Path.home() if user else None,
+        }
+        for scope, root in roots.items():
+            for folder in standard_folders(root, claude=claude) if root is not None else ():
+                self.with_skills_directory(folder, scope=scope)
+        return self
 
     def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
         """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
@@ -180,9 +250,7 @@ class Configured:
         """
         if type(max_output_retries) is not int or max_output_retries < 0:
             raise ConfigError(f"max_output_retries must be 0 or more, not {max_output_retries!r}")
-        output = output_of(model, mode)
-        _require_distinct(self._config.tools, self._config.subagents, output)
-        return self._set(output=output, max_output_retries=max_output_retries)
+        return self._set_tools(output=output_of(model, mode), max_output_retries=max_output_retries)
 
     def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int | None = None) -> Self:
         """Offer agents that the model may hand tasks to, through one tool, `task(agent_name, task)`.
@@ -196,8 +264,7 @@ class Configured:
         depth = self._config.max_depth if max_depth is None else max_depth
         if type(depth) is not int or depth < 1:
             raise ConfigError(f"max_depth must be a whole number of at least 1, not {shown(depth)}")
-        _require_distinct(self._config.tools, known, self._config.output)
-        return self._set(subagents=known, max_depth=depth)._priced()
+        return self._set_tools(subagents=known, max_depth=depth)._priced()
 
     def with_conversation(
         self,
@@ -244,7 +311,7 @@ class Configured:
 
     def tool_called(self, name: str) -> BoundTool | None:
         """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
-        bound = (item for item in self._config.tools if isinstance(item, BoundTool))
+        bound = (item for item in self._config.all_tools if isinstance(item, BoundTool))
         return next((item for item in bound if item.name == name), None)
 
     # -- inside ----------------------------------------------------------------------------------
@@ -299,6 +366,24 @@ class Configured:
         own_model = item.model is not None or item.llm is not None
         return Subagent(item.name, agent, item.timeout, item.description, inherits_model=not own_model)
 
+    def _with_skills(self, skills: "tuple[Skill, ...]", scopes: dict[str, Scope] | None = None) -> Self:
+        config = self._config
+        allow_scripts = config.allow_skill_scripts
+        menu_tokens = max(MENU_TOKENS, config.max_tokens // 100)
+        known = {skill.name for skill in config.skills}
+        warn_of_length((skill for skill in skills if skill.name not in known), config.max_tokens)
+        return self._set_tools(
+            skills=skills,
+            skill_scopes=config.skill_scopes if scopes is None else scopes,
+            skill_sources=skill_sources(skills, menu_tokens=menu_tokens, allow_scripts=allow_scripts),
+            skill_tools=tools_of(skills),
+        )._priced()
+
+    def _set_tools(self, **changes: Any) -> Self:
+        """Change what the model may call; raises ToolNameCollision where two names become one for it."""
+        _require_distinct(self._config.changed(**changes))
+        return self._set(**changes)
+
     def _set(self, **changes: Any) -> Self:
         self._config = self._config.changed(**changes)
         return self
@@ -349,13 +434,14 @@ def _require_known(model: str) -> None:
     require_known(model)
 
 
-def _require_distinct(
-    tools: Iterable[ToolSchema | BoundTool], subagents: Sequence[Subagent], output: Output | None
-) -> None:
+def _require_distinct(config: AgentConfig) -> None:
     """Raise ToolNameCollision where two names become one for the model."""
-    own = (FINAL_RESULT,) if output is not None else ()
-    names = name_map((*own, *(schema_of(item).name for item in tools)))
-    if subagents and TASK in names:
+    own = (FINAL_RESULT,) if config.output is not None else ()
+    names = name_map((*own, *(schema_of(item).name for item in config.tools)))
+    if config.skills:
+        require_distinct_tools(config.tools, config.skills, allow_scripts=config.allow_skill_scripts)
+        names = {**name_map((*own, *(schema_of(item).name for item in config.all_tools)))}
+    if config.subagents and TASK in names:
         raise ToolNameCollision(
             f"{names[TASK]!r} is the tool by which subagents are asked ({TASK!r} for the model); rename yours"
         )

@@ -13,7 +13,7 @@ import msgspec
 from sapwood.context.source import Exchange, History
 from sapwood.core.messages import Message, Summary, Text, ToolCall, ToolResult
 from sapwood.core.render_result import cap
-from sapwood.core.transcript import shortened
+from sapwood.core.transcript import is_protected, shortened
 
 LEAST_TOKENS = 100
 """A result of fewer tokens is not worth a word in its place."""
@@ -37,7 +37,8 @@ def result_id(result: ToolResult) -> str:
 def clear_results(history: History, word: Word, *, keep: int, least: int = LEAST_TOKENS) -> History:
     """Put a word in the place of all results but those of the newest `keep` exchanges that have any.
 
-    Results that made tools callable stay, and those of pinned messages; so does what has fewer than `least` tokens.
+    Results that activated a skill or made tools callable stay, and those of pinned messages; so does what has fewer
+    than `least` tokens.
     """
     having = [place for place, exchange in enumerate(history) if any(message.tool_results for message in exchange)]
     old = set(having[: max(0, len(having) - keep)])
@@ -72,11 +73,8 @@ def drop_superseded(history: History, word: Word, *, least: int = LEAST_TOKENS) 
 
 
 def is_kept(exchange: Exchange) -> bool:
-    """Tell whether no summary may take an exchange in: it is pinned, or made tools callable."""
-    return any(
-        message.pinned or any(isinstance(part, ToolResult) and part.loaded for part in message.content)
-        for message in exchange
-    )
+    """Tell whether no summary may take an exchange in: it is pinned, activated a skill, or made tools callable."""
+    return any(message.pinned or any(map(is_protected, message.content)) for message in exchange)
 
 
 def is_summary(exchange: Exchange) -> bool:
@@ -112,7 +110,7 @@ def _message(
         return message
     content = list(message.content)
     for index, part in enumerate(content):
-        if not isinstance(part, ToolResult) or part.loaded or not is_meant(place, part):
+        if not isinstance(part, ToolResult) or is_protected(part) or not is_meant(place, part):
             continue
         size = history.size(Message("tool", (part,)))
         if size <= least:

@@ -19,6 +19,7 @@ class OfferedTool(msgspec.Struct, frozen=True):
     """One tool: its schema, what runs it (None where the caller's executor does) and how it is reached.
 
     is_dispatched: once loaded it is called through `call_tool` and does not enter the list.
+    how_to_load: what a model is told that calls it before.
     """
 
     schema: ToolSchema
@@ -26,6 +27,7 @@ class OfferedTool(msgspec.Struct, frozen=True):
     hidden: bool = False
     meta: bool = False
     is_dispatched: bool = False
+    how_to_load: str = ""
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -99,6 +101,8 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
         ]:
             offered = _offered(tool, hidden or yields, part)
             wire = wire_name(offered.schema.name)
+            if wire in by_wire and offered.meta and wire == CALL_TOOL and by_wire[wire].schema == offered.schema:
+                continue  # sources whose tools are dispatched share the one way to them
             if wire in by_wire and yields:
                 continue  # guide D: the source that owns the list offers the caller's tools itself
             if wire in by_wire:
@@ -120,7 +124,8 @@ def _alone(part: Contribution) -> Contribution:
 
 def _offered(tool: ToolSchema | BoundTool, hidden: bool, part: Contribution) -> OfferedTool:
     schema, bound = (tool.schema, tool) if isinstance(tool, BoundTool) else (tool, None)
-    return OfferedTool(schema, bound, hidden, schema.name in part.meta_tools, hidden and part.is_dispatched)
+    is_meta, way = schema.name in part.meta_tools, part.how_to_load.get(schema.name, "")
+    return OfferedTool(schema, bound, hidden, is_meta, hidden and part.is_dispatched, way)
 
 
 Executor = Callable[[str, dict[str, Any]], Any]

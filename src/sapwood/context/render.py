@@ -21,11 +21,23 @@ from sapwood.core.run import Run
 from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 
+_SKILLS = "skills"  # the source whose system text is a section of its own
+
 
 class Fixed:
     """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled."""
 
-    __slots__ = ("_counts_tools", "_meter", "_raw_system", "_recalled", "_tools", "cache_key", "offered", "overhead")
+    __slots__ = (
+        "_counts_tools",
+        "_meter",
+        "_raw_skills",
+        "_raw_system",
+        "_recalled",
+        "_tools",
+        "cache_key",
+        "offered",
+        "overhead",
+    )
 
     def __init__(
         self,
@@ -40,6 +52,7 @@ class Fixed:
         self.overhead = overhead
         self._meter = meter
         self._raw_system = sum(meter.raw_text(text) for text in offered.system_texts)
+        self._raw_skills = sum(meter.raw_text(text) for source, text in offered.system if source == _SKILLS)
         if output_schema is not None:  # the provider writes it into the prompt
             self._raw_system += meter.raw_text(json.dumps(output_schema))
         self.cache_key = _cache_key(offered)
@@ -51,6 +64,11 @@ class Fixed:
     def system_tokens(self) -> int:
         """The tokens of the system text that does not change, and of what the provider adds to each request."""
         return max(0, self._meter.scaled(self._raw_system) + self._meter.overhead)
+
+    @property
+    def skill_tokens(self) -> int:
+        """The tokens of the system text that tells of skills, which are among those of the system text."""
+        return self._meter.scaled(self._raw_skills)
 
     def tool_tokens(self, schemas: tuple[ToolSchema, ...]) -> int:
         """Return the tokens of these definitions, 0 where they do not count."""
@@ -154,7 +172,7 @@ def place_marks(
     """
     if ttl is None:
         return msgspec.structs.replace(request, cache=None)
-    prefix = sections.get("system", 0) + sections.get("tools", 0)
+    prefix = sections.get("system", 0) + sections.get("skills", 0) + sections.get("tools", 0)
     least = profile.cache_minimum_tokens
     total = sum(sections.values())
     plan = CachePlan(
@@ -179,8 +197,10 @@ def measure(
     total = meter.transcript(request.transcript)
     now = total.messages - past.messages
     beside = fixed.raw_beside(run)
+    skills = fixed.skill_tokens
     return {
-        "system": fixed.system_tokens,
+        "system": max(0, fixed.system_tokens - skills),
+        **({"skills": skills} if skills else {}),
         "tools": fixed.tool_tokens(request.tools),
         "memory": fixed.recalled_tokens(run) + meter.scaled(beside),
         "summary": meter.scaled(total.summary),

@@ -87,6 +87,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     text: the user's prompt as text. reply: the answer so far, whole in `commit`.
     messages: the past messages and this turn's so far. room: tokens that are left when `select` is asked.
     loaded: names of lazy tools that are callable already. count: text -> tokens.
+    skills: names of the skills whose instructions the transcript holds.
     tool_loading, placement: what the turn does where a source was told nothing else.
     """
 
@@ -99,6 +100,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     tool_loading: ToolLoading = "relist"
     placement: Placement = "system"
     count: Callable[[str], int] = len
+    skills: tuple[str, ...] = ()
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,9 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     system: text for the system prompt. meta_tools: names of tools whose calls go to `handle`.
     name_map: wire name -> original, where a source renamed its tools itself.
     beside_tools: these tools are offered only where another source offers some, too.
+    is_dispatched: hidden tools are called through `call_tool`, once they are loaded.
+    how_to_load: by the name of a hidden tool, the sentence for a model that calls it too early; without one, it is
+    told to search.
     """
 
     tools: Sequence[ToolSchema | BoundTool] = ()
@@ -117,6 +122,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     name_map: Mapping[str, str] = {}
     is_dispatched: bool = False
     beside_tools: bool = False
+    how_to_load: Mapping[str, str] = {}
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +143,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A source's answer to a call of its meta-tool.
 
     result: any JSON value, shown to the model. tools: names of tools that became callable by it.
+    skill: the name of the skill whose instructions the result is; such a result outlives a compaction.
     source: filled by the manager with the name of the source that answered.
     """
 
@@ -144,6 +151,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     is_error: bool = False
     source: str = ""
+    skill: str = ""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ class ContextUpdated(Event, frozen=True, kw_only=True, tag="context_updated"):
     """A source put something into the context, loaded tools, saved something, or failed.
 
     text: what was recalled, as the model will see it; placement says where.
-    tools: names of tools that became callable.
+    tools: names of tools that became callable. skill: the name of the skill that was activated by it.
     """
 
     type: ClassVar[Literal["context_updated"]] = "context_updated"
@@ -68,6 +68,7 @@ class ContextUpdated(Event, frozen=True, kw_only=True, tag="context_updated"):
     text: str = ""
     placement: Placement = "turn"
     error: str | None = None
+    skill: str = ""
 
 
 class ContextPrepared(Event, frozen=True, kw_only=True, tag="context_prepared"):
@@ -299,6 +300,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     details: for a user interface; never shown to the model.
     fingerprint: of the whole result, before it was cut. limit: the limit that refused the call, None otherwise.
     output: the JSON text of a structured output that was recorded. output_error: why it was refused.
+    skill: the name of the skill whose instructions the result carries.
     """
 
     type: ClassVar[Literal["tool_finished"]] = "tool_finished"
@@ -315,6 +317,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     limit: LimitBreach | None = None
     output: str | None = None
     output_error: str | None = None
+    skill: str = ""
 
 
 class OutputDelta(Event, frozen=True, kw_only=True, tag="output_delta", gc=False):

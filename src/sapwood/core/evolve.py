@@ -106,7 +106,9 @@ def evolve(run: Run, event: AgentEvent) -> Run:
 
 def _context_updated(run: Run, event: ContextUpdated) -> Run:
     if event.op == "loaded":
-        return run.replace(loaded=(*run.loaded, *(name for name in event.tools if name not in run.loaded)))
+        skills = (event.skill,) if event.skill and event.skill not in run.skills else ()
+        loaded = (name for name in event.tools if name not in run.loaded)
+        return run.replace(loaded=(*run.loaded, *loaded), skills=(*run.skills, *skills))
     if event.op != "recalled" or not event.text:
         return run
     block = Recalled(event.text, event.source)
@@ -313,6 +315,7 @@ def _tool_finished(run: Run, event: ToolFinished) -> Run:
                 is_error=event.is_error,
                 loaded=event.loaded,
                 details=event.details,
+                skill=event.skill,
             ),
         )
         if item.call.key == event.key

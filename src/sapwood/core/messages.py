@@ -95,6 +95,7 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     details: for a UI only; never shown to the model.
     whole: what the model saw before a compaction put a shorter text in its place; None where nothing did. It is
     kept so that it can be read again, and never sent by itself.
+    skill: the name of the skill whose instructions this result carries; what is active is read from here.
     """
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -105,6 +106,7 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     loaded: tuple[str, ...] = ()
     details: Any = None
     whole: tuple[ResultPart, ...] | None = None
+    skill: str = ""
 
     @property
     def text(self) -> str:

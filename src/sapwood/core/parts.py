@@ -43,13 +43,17 @@ class AgentMemoryPart(Data, frozen=True, tag="memory"):
 
 
 class AgentContextPart(Data, frozen=True, tag="context"):
-    """An event of a context manager: records recalled or saved, or names of tools that became callable."""
+    """An event of a context manager: records recalled or saved, or names of tools that became callable.
+
+    skill: the name of the skill that made them so, None where it was a search.
+    """
 
     type: ClassVar[Literal["context"]] = "context"
     source: str
     op: Literal["recalled", "loaded", "saved"]
     records: tuple[MemoryRecord, ...] | None = None
     tools: tuple[str, ...] | None = None
+    skill: str | None = None
 
 
 AgentPart: TypeAlias = AgentTextPart | AgentToolPart | AgentMemoryPart | AgentContextPart
@@ -68,8 +72,8 @@ def to_part(event: AgentEvent, arguments: dict[str, dict[str, Any]], *, with_con
             return AgentToolPart(name, arguments.get(key, {}), value, is_error, _approval_id(value))
         case ServerToolFinished(tool_call_id=id, name=name, value=value, is_error=is_error):
             return AgentToolPart(name, arguments.get(id, {}), value, is_error, provider_executed=True)
-        case ContextUpdated(source=source, op="loaded", tools=tools):
-            return AgentContextPart(source, "loaded", tools=tools) if with_context else None
+        case ContextUpdated(source=source, op="loaded", tools=tools, skill=skill):
+            return AgentContextPart(source, "loaded", tools=tools, skill=skill or None) if with_context else None
         case ContextUpdated(source=source, op="recalled" | "saved" as op, records=records):
             if with_context:
                 return AgentContextPart(source, op, records=records)

@@ -78,6 +78,7 @@ class Run(Data, frozen=True, tag="run"):
     output_failures: tries at the output that failed; output_error: why the last did; output_read: the last reply
     was looked at for it.
     edits: how often a compaction changed this turn's messages; size_after: tokens of a request after the last one.
+    skills: those that were activated in this turn.
     """
 
     type: ClassVar[Literal["run"]] = "run"
@@ -127,6 +128,7 @@ class Run(Data, frozen=True, tag="run"):
     output_read: bool = False
     edits: int = 0
     size_after: int = 0
+    skills: tuple[str, ...] = ()
 
     @property
     def prompt(self) -> Message | None:

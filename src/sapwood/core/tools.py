@@ -22,6 +22,12 @@ CALL_TOOL = "call_tool"
 """The one fixed tool through which `dispatch` reaches all others."""
 SEARCH_TOOLS = "search_tools"
 """The meta-tool by which a model finds tools that are not in its list."""
+ACTIVATE_SKILL = "activate_skill"
+"""The meta-tool by which a model gets a skill's instructions and tools."""
+READ_SKILL_FILE = "read_skill_file"
+"""The tool that reads a file of a skill's folder."""
+RUN_SKILL_SCRIPT = "run_skill_script"
+"""The tool that runs a script of a skill's folder, where that is allowed."""
 FINAL_RESULT = "final_result"
 """The tool by which a model hands in a structured output."""
 
@@ -39,6 +45,18 @@ class ToolSchema(Data, frozen=True, tag="tool_schema"):
     input_schema: JsonObject = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
     input_examples: tuple[JsonObject, ...] = ()
     defer: bool = False
+
+
+CALL_SCHEMA = ToolSchema(
+    CALL_TOOL,
+    "Run a tool that was found or activated before, by its name, with arguments that fit its schema.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
+        "required": ["name", "args"],
+    },
+)
+"""The definition of `call_tool`; sources that dispatch their tools share it."""
 
 
 class ToolContext:

@@ -243,6 +243,24 @@ def as_it_was(message: Message) -> Message:
     return message.replace(content=tuple(results))
 
 
+def active_skills(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the skills whose instructions these messages hold, in the order of activation."""
+    names = (result.skill for message in messages for result in message.tool_results if result.skill)
+    return tuple(dict.fromkeys(names))
+
+
+def is_protected(part: Part) -> bool:
+    """Tell whether a part must outlive every compaction, word for word.
+
+    These are the results that carry what the model works by from then on: the instructions of an activated skill, and
+    what a search said of the tools that it made callable. To keep one, keep its whole exchange.
+
+    >>> is_protected(ToolResult("r1c1", "activate_skill", (Text("Use SQL."),), skill="reports"))
+    True
+    """
+    return isinstance(part, ToolResult) and bool(part.skill or part.loaded)
+
+
 def is_blank(part: Part) -> bool:
     """Tell whether a part shows a model nothing, so that providers would refuse it."""
     match part:

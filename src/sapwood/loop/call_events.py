@@ -51,10 +51,10 @@ class Outcome:
     """What the function, the subagent, a source or a refusal came to.
 
     rendered: None where there is only a text. cuts: the cap on results holds. loaded: tools that it made callable.
-    output: the JSON text of a structured output that is recorded.
+    output: the JSON text of a structured output that is recorded. skill: the one whose instructions this is.
     """
 
-    __slots__ = ("cuts", "is_error", "loaded", "output", "rendered", "text")
+    __slots__ = ("cuts", "is_error", "loaded", "output", "rendered", "skill", "text")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Outcome:
         cuts: bool = True,
         loaded: tuple[str, ...] = (),
         output: str | None = None,
+        skill: str = "",
     ) -> None:
         self.text = text
         self.is_error = is_error
@@ -72,3 +73,4 @@ class Outcome:
         self.cuts = cuts
         self.loaded = loaded
         self.output = output
+        self.skill = skill

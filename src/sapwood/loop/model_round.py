@@ -77,7 +77,7 @@ def model_round(action: CallModel, run: Run, live: LiveTurn, rt: Runtime) -> Asy
     note = live.budget_note(run, rt.monotonic()) if live.spec.tells_budget else ""
     request, sections = compose(action, run, live, note=note)
     # Where nothing may shorten the history (guide D's manager), it is the caller's and goes out as it is.
-    fixed = ("system", "tools", "memory", "prompt")
+    fixed = ("system", "skills", "tools", "memory", "prompt")
     trims = live.spec.context.trim_history
     require_fit({str(name): size for name, size in sections.items() if trims or name in fixed}, live.spec.window)
     sent = ledger(sections, run.lines, window=live.spec.window)

@@ -22,7 +22,7 @@ from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
 from sapwood.core.partial_json import GrowingJson
 from sapwood.core.run import Run
 from sapwood.core.tools import FINAL_RESULT, MaybeAwaitable
-from sapwood.core.transcript import Joined, Running, Transcript, loaded_names
+from sapwood.core.transcript import Joined, Running, Transcript, active_skills, loaded_names
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.llm.pricing import cost_of
@@ -369,6 +369,12 @@ class LiveTurn:
         known = past.derived("loaded", _loaded_running).upto(past)
         return (*known, *(name for name in run.loaded if name not in known)) if run.loaded else known
 
+    def skills(self, run: Run) -> tuple[str, ...]:
+        """Return the skills whose instructions are in the transcript: in past messages, then in this turn's."""
+        past = self.past(run)
+        known = past.derived("skills", _skills_running).upto(past)
+        return (*known, *(name for name in run.skills if name not in known)) if run.skills else known
+
     def turn(self, run: Run, *, room: int = 0) -> Turn:
         """Return what the sources are told of the run; room: the tokens they may fill."""
         spec = self.spec
@@ -379,6 +385,7 @@ class LiveTurn:
             messages=self.messages(run),
             room=room,
             loaded=self.loaded(run),
+            skills=self.skills(run),
             tool_loading=spec.tool_loading,
             placement=spec.placement,
             count=spec.meter.text,
@@ -399,4 +406,13 @@ def _loaded_running() -> Running[tuple[str, ...]]:
 
 def _with_loaded(before: tuple[str, ...], message: Message) -> tuple[str, ...]:
     new = tuple(name for name in loaded_names((message,)) if name not in before)
+    return (*before, *new) if new else before
+
+
+def _skills_running() -> Running[tuple[str, ...]]:
+    return Running((), _with_skills)
+
+
+def _with_skills(before: tuple[str, ...], message: Message) -> tuple[str, ...]:
+    new = tuple(name for name in active_skills((message,)) if name not in before)
     return (*before, *new) if new else before

@@ -109,7 +109,8 @@ class _Call:
         if self._reader is not None and (live.run.output is not None or live.has_output):
             return _one(self._refused(RECORDED_BEFORE))
         if not tool.meta and tool.hidden and call.name not in live.loaded(live.run):
-            text = f"{call.name} is not loaded. Call {SEARCH_TOOLS} first to find it, then call it."
+            how = tool.how_to_load or f"Call {SEARCH_TOOLS} first to find it, then call it."
+            text = f"{call.name} is not loaded. {how}"
             return _one(finished(self.item, call, text, is_error=True))
         return self._run()
 
@@ -131,9 +132,11 @@ class _Call:
         if answer is None:
             yield await self._end(Outcome(f"Nothing answers {call.name}.", is_error=True), checked)
             return
-        if answer.tools:
-            yield ContextUpdated(source=answer.source, op="loaded", tools=answer.tools)
-        outcome = Outcome(rendered.text, is_error=answer.is_error, rendered=rendered, cuts=False, loaded=answer.tools)
+        loaded, skill = answer.tools, answer.skill
+        if loaded or skill:
+            yield ContextUpdated(source=answer.source, op="loaded", tools=loaded, skill=skill)
+        is_error = answer.is_error
+        outcome = Outcome(rendered.text, is_error=is_error, rendered=rendered, cuts=False, loaded=loaded, skill=skill)
         yield await self._end(outcome, checked)
 
     async def _run(self) -> AsyncGenerator[AgentEvent, None]:
@@ -418,6 +421,7 @@ class _Call:
             content=(rendered.parts or None) if rendered is not None else None,
             fingerprint=mark,
             loaded=outcome.loaded,
+            skill=outcome.skill,
             output=outcome.output,
             output_error=outcome.text if outcome.is_error and self._reader is not None else None,
         )

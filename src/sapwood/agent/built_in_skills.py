@@ -1,0 +1,235 @@
+"""Skills that come with the library: the facts of a memory, and the search of documents.
+
+Laws: what they say to a model names every id in full, so that it can be given back; a store or a retriever may be
+plain or async; what is not found is an error result.
+Source: guide A, "Built-in Skills".
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+
+from sapwood.core.errors import ConfigError, ToolError
+from sapwood.core.json_object import is_object
+from sapwood.core.memory import MemoryRecord
+from sapwood.core.ports import MemoryStore
+from sapwood.core.require import shown
+from sapwood.core.tools import JsonObject, MaybeAwaitable
+
+if TYPE_CHECKING:
+    from sapwood.core.skill import Skill
+
+T = TypeVar("T")
+U = TypeVar("U")
+MAX_HITS = 5
+MAX_HIT_CHARACTERS = 500
+
+
+class RetrieverLike(Protocol):
+    """Anything that finds documents for a question."""
+
+    def retrieve(self, query: Any, top_k: int = MAX_HITS) -> MaybeAwaitable[Iterable[Any]]:
+        """Return the hits, best first."""
+        ...
+
+
+Retriever: TypeAlias = RetrieverLike | Callable[..., MaybeAwaitable[Iterable[Any]]]
+"""A function of a question, or an object with `retrieve`; plain or async."""
+
+
+def memory_skill(memory: MemoryStore) -> "Skill":
+    """Return a skill with four tools for facts that last: `save_fact`, `search_facts`, `update_fact`, `delete_fact`.
+
+    memory: a store, such as `create_memory_store()`. The skill is always active. An updated fact gets a new id.
+    Raises ConfigError for what is no store.
+
+    >>> from sapwood import create_memory_store
+    >>> [tool.name for tool in memory_skill(create_memory_store()).tools]
+    ['save_fact', 'search_facts', 'update_fact', 'delete_fact']
+    """
+    from sapwood.core.skill import Skill
+
+    if not isinstance(memory, MemoryStore):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+        raise ConfigError(
+            f"memory_skill takes a memory store (save, search, forget), such as create_memory_store(), not "
+            f"{type(memory).__name__}"
+        )
+    facts = _Facts(memory)
+    wanted = _text("words to look for")
+    fact_id, content = _text("the id of the fact, as search_facts gives it"), _text("the fact, in a sentence")
+    tools = (
+        _tool("save_fact", "Keep a fact about the user for later conversations.", facts.save, fact=content),
+        _tool("search_facts", "Find facts that were kept.", facts.search, read_only=True, query=wanted),
+        _tool("update_fact", "Replace a fact that was kept.", facts.update, fact_id=fact_id, content=content),
+        _tool("delete_fact", "Forget a fact that was kept.", facts.delete, fact_id=fact_id),
+    )
+    return Skill(
+        name="memory",
+        description="Keep, find, change and forget facts about the user.",
+        instructions=(
+            "Keep what the user tells of themselves and what lasts beyond this conversation: save_fact. Look with "
+            "search_facts before you save, and use update_fact where a fact has changed. Forget what the user asks you "
+            "to forget: delete_fact."
+        ),
+        tools=tools,
+        activation="always",
+        tags=("core", "memory"),
+    )
+
+
+class _Facts:
+    """What the four tools do; each answers at once with a plain store, and later with an async one."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def save(self, fact: str) -> MaybeAwaitable[str]:
+        return _then(self._store.save(_filled(fact), kind="fact"), _saved)
+
+    def search(self, query: str) -> MaybeAwaitable[str]:
+        return _then(self._store.search(query), _found)
+
+    def update(self, fact_id: str, content: str) -> MaybeAwaitable[str]:
+        # Kept first, so that nothing is lost where the store fails in between.
+        return _then(self._store.save(_filled(content), kind="fact"), partial(self._replaced, fact_id))
+
+    def _replaced(self, fact_id: str, record: MemoryRecord) -> MaybeAwaitable[str]:
+        return _then(self._store.forget(fact_id), partial(self._told, fact_id, record))
+
+    def _told(self, fact_id: str, record: MemoryRecord, was_there: bool) -> MaybeAwaitable[str]:
+        if was_there:
+            return f"Updated: {record.text} (id: {record.id})"
+        return _then(self._store.forget(record.id), lambda _: _missing(fact_id))
+
+    def delete(self, fact_id: str) -> MaybeAwaitable[str]:
+        return _then(self._store.forget(fact_id), lambda done: f"Deleted {fact_id}" if done else _missing(fact_id))
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ToolError("the fact is empty")
+    return text.strip()
+
+
+def _saved(record: MemoryRecord) -> str:
+    return f"Saved: {record.text} (id: {record.id})"
+
+
+def _found(records: Sequence[MemoryRecord]) -> str:
+    return "\n".join(f"- [{record.id}] {record.text}" for record in records) or "No fact was found."
+
+
+def _missing(fact_id: str) -> str:
+    raise ToolError(f"there is no fact with the id {fact_id!r}; search_facts shows the ids")
+
+
+def rag_skill(
+    retriever: Retriever,
+    embed_fn: Callable[[str], MaybeAwaitable[Sequence[float]]] | None = None,
+    *,
+    top_k: int = MAX_HITS,
+) -> "Skill":
+    """Return a skill with one tool, `search_docs(query)`, which the model activates when it needs to look something up.
+
+    retriever: a function of the question, or an object with `retrieve`; hits are texts, dictionaries or objects with
+    `content` or `text`, and may name a `section`. It is given `top_k` and `embedding` where it takes them; whatever
+    it returns, at most top_k hits are shown, 500 characters of each. embed_fn: makes the embedding of the question.
+
+    Raises ConfigError for what is no retriever.
+
+    >>> skill = rag_skill(lambda query: [f"All about {query}."])
+    >>> skill.tools[0].fn("bees")
+    'All about bees.'
+    """
+    from sapwood.core.skill import Skill
+
+    found = getattr(retriever, "retrieve", retriever)
+    if not callable(found):
+        raise ConfigError(f"rag_skill takes a function or an object with retrieve(), not {shown(retriever)}")
+    if top_k < 1:
+        raise ConfigError(f"top_k must be at least 1, not {top_k}")
+    search = _Search(cast("Callable[..., Any]", found), embed_fn, top_k)
+    query = _text("what to look for, in words")
+    tool = _tool("search_docs", "Search the documents.", search.run, read_only=True, query=query)
+    return Skill(
+        name="rag",
+        description="Search the documents for what you do not know.",
+        instructions=(
+            "Call search_docs with a question in words. Answer from what it finds, and say where nothing is found."
+        ),
+        tools=(tool,),
+        tags=("retrieval",),
+    )
+
+
+class _Search:
+    def __init__(
+        self, retrieve: Callable[..., Any], embed: Callable[[str], MaybeAwaitable[Sequence[float]]] | None, top_k: int
+    ) -> None:
+        self._retrieve = retrieve
+        self._embed = embed
+        self._top_k = top_k
+        try:
+            parameters = tuple(inspect.signature(retrieve).parameters.values())
+        except (TypeError, ValueError):  # a function of C does not tell
+            parameters = ()
+        takes_any = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters)
+        names = {item.name for item in parameters}
+        self._takes = {name for name in ("top_k", "embedding") if takes_any or name in names}
+
+    def run(self, query: str) -> MaybeAwaitable[str]:
+        if self._embed is None or "embedding" not in self._takes:
+            return self._ask(query)
+        return _then(self._embed(query), lambda vector: self._ask(query, embedding=vector))
+
+    def _ask(self, query: str, **more: Any) -> MaybeAwaitable[str]:
+        if "top_k" in self._takes:
+            more["top_k"] = self._top_k
+        return _then(self._retrieve(query, **more), self._shown)
+
+    def _shown(self, hits: Iterable[Any]) -> str:
+        texts = [_hit(hit) for hit, _ in zip(hits, range(self._top_k), strict=False)]
+        return "\n---\n".join(texts) or "Nothing was found."
+
+
+def _hit(hit: Any) -> str:
+    fields: Mapping[str, Any] = hit if is_object(hit) else {}
+    text = next((found for name in ("content", "text") if (found := _field(hit, fields, name))), None)
+    if text is None:
+        text = hit if isinstance(hit, str) else str(hit)
+    metadata = _field(hit, fields, "metadata")
+    section = _field(hit, fields, "section") or (metadata.get("section") if is_object(metadata) else None)
+    text = str(text)
+    cut = text if len(text) <= MAX_HIT_CHARACTERS else f"{text[:MAX_HIT_CHARACTERS]}…"
+    return f"[{section}] {cut}" if section else cut
+
+
+def _field(hit: Any, fields: Mapping[str, Any], name: str) -> Any:
+    return fields.get(name) if fields else getattr(hit, name, None)
+
+
+def _then(value: MaybeAwaitable[T], follow: Callable[[T], MaybeAwaitable[U]]) -> MaybeAwaitable[U]:
+    """Return what follows from a value, at once or, where it is to be awaited, later."""
+    if not inspect.isawaitable(value):
+        return follow(value)
+
+    async def later(awaited: Awaitable[T]) -> U:
+        result: Any = follow(await awaited)
+        done: U = await result if inspect.isawaitable(result) else result
+        return done
+
+    return later(value)
+
+
+def _text(description: str) -> JsonObject:
+    return {"type": "string", "description": description}
+
+
+def _tool(
+    name: str, description: str, fn: Callable[..., Any], *, read_only: bool = False, **properties: JsonObject
+) -> Any:
+    from sapwood.core.agent_tool import AgentTool
+
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return AgentTool(name=name, description=description, input_schema=schema, fn=fn, read_only=read_only)
