@@ -16,6 +16,7 @@ from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.sources.memory_tool import MemoryToolSource
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
@@ -69,6 +70,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     subagents: tuple[Subagent, ...] = ()
     max_depth: int = MAX_DEPTH
     keeping: Keeping = Keeping()
+    memory_tool: MemoryToolSource | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

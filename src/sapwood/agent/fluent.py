@@ -3,6 +3,7 @@
 Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never changed by one.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
@@ -12,20 +13,22 @@ from msgspec import UNSET, UnsetType
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
-from sapwood.agent.output import Output, output_of
+from sapwood.agent.output import output_of
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.limits import UsageLimits
+from sapwood.core.memory_files import MemoryFileLimits, MemoryFiles
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import FINAL_RESULT, BoundTool, ToolSchema
+from sapwood.core.tools import FINAL_RESULT, ApprovalRule, BoundTool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.sources.memory_tool import MEMORY, memory_tool_source
 from sapwood.sources.subagents import TASK
 
 
@@ -48,7 +51,7 @@ class Configured:
         """
         require_series("with_tools", tools, "tools")
         added = (*self._config.tools, *(to_tool(item) for item in tools))
-        _require_distinct(added, self._config.subagents, self._config.output)
+        _require_distinct(self._config.changed(tools=added))
         return self._set(tools=added)._priced()
 
     def with_sources(self, sources: Iterable[ContextSource | SourceLike]) -> Self:
@@ -148,7 +151,7 @@ class Configured:
         if type(max_output_retries) is not int or max_output_retries < 0:
             raise ConfigError(f"max_output_retries must be 0 or more, not {max_output_retries!r}")
         output = output_of(model, mode)
-        _require_distinct(self._config.tools, self._config.subagents, output)
+        _require_distinct(self._config.changed(output=output))
         return self._set(output=output, max_output_retries=max_output_retries)
 
     def with_subagents(self, agents: Iterable[SubagentDefinition], *, max_depth: int | None = None) -> Self:
@@ -163,8 +166,28 @@ class Configured:
         depth = self._config.max_depth if max_depth is None else max_depth
         if type(depth) is not int or depth < 1:
             raise ConfigError(f"max_depth must be a whole number of at least 1, not {shown(depth)}")
-        _require_distinct(self._config.tools, known, self._config.output)
+        _require_distinct(self._config.changed(subagents=known))
         return self._set(subagents=known, max_depth=depth)._priced()
+
+    def with_memory_tool(
+        self,
+        files: str | os.PathLike[str] | MemoryFiles,
+        *,
+        limits: MemoryFileLimits | None = None,
+        requires_approval: bool | ApprovalRule = False,
+    ) -> Self:
+        """Let the model keep notes of its own, through one tool named `memory`; the last call counts.
+
+        files: the path of a folder, made where it is missing (Linux and macOS), or another place for files, such as
+        `InProcessFiles()`. Agents and processes may share one. limits: how much is kept and shown.
+        requires_approval: a person is asked before each call, or before those of which a function of the arguments
+        says so.
+
+        Raises ConfigError for what cannot hold files, ToolNameCollision where a tool is called `memory`.
+        """
+        source = memory_tool_source(files, limits=limits, requires_approval=requires_approval)
+        _require_distinct(self._config.changed(memory_tool=source))
+        return self._set(memory_tool=source)
 
     def with_conversation(
         self,
@@ -211,7 +234,8 @@ class Configured:
 
     def tool_called(self, name: str) -> BoundTool | None:
         """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
-        bound = (item for item in self._config.tools if isinstance(item, BoundTool))
+        own = self._config.memory_tool
+        bound = [item for item in self._config.tools if isinstance(item, BoundTool)] + ([own.tool] if own else [])
         return next((item for item in bound if item.name == name), None)
 
     # -- inside ----------------------------------------------------------------------------------
@@ -316,16 +340,15 @@ def _require_known(model: str) -> None:
     require_known(model)
 
 
-def _require_distinct(
-    tools: Iterable[ToolSchema | BoundTool], subagents: Sequence[Subagent], output: Output | None
-) -> None:
+def _require_distinct(config: AgentConfig) -> None:
     """Raise ToolNameCollision where two names become one for the model."""
-    own = (FINAL_RESULT,) if output is not None else ()
-    names = name_map((*own, *(schema_of(item).name for item in tools)))
-    if subagents and TASK in names:
-        raise ToolNameCollision(
-            f"{names[TASK]!r} is the tool by which subagents are asked ({TASK!r} for the model); rename yours"
-        )
+    own = (FINAL_RESULT,) if config.output is not None else ()
+    names = name_map((*own, *(schema_of(item).name for item in config.tools)))
+    ours = {TASK: "by which subagents are asked"} if config.subagents else {}
+    ours |= {MEMORY: "of with_memory_tool"} if config.memory_tool is not None else {}
+    for name, what in ours.items():
+        if name in names:
+            raise ToolNameCollision(f"{names[name]!r} is the tool {what} ({name!r} for the model); rename yours")
 
 
 def _callables(name: str, hooks: Any) -> tuple[Any, ...]:
