@@ -100,13 +100,10 @@ def require_handles(system: str) -> None:
 
     >>> require_handles("nt")
     Traceback (most recent call last):
-    sapwood.core.errors.ConfigError: a memory tool needs Linux or macOS for a folder; on Windows give it rows ...
+    sapwood.core.errors.ConfigError: a folder needs Linux or macOS; give InProcessFiles() or a MemoryFiles of yours
     """
     if system != "posix":
-        raise ConfigError(
-            "a memory tool needs Linux or macOS for a folder; on Windows give it rows of a database or "
-            "InProcessFiles() (see MemoryFiles)"
-        )
+        raise ConfigError("a folder needs Linux or macOS; give InProcessFiles() or a MemoryFiles of yours")
 
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
