@@ -154,10 +154,14 @@ class _Handles:
 
     def read(self, path: Names, most: int) -> bytes:
         with self._folder(path[:-1]) as parent:
-            _require_plain(os.lstat(path[-1], dir_fd=parent))  # opening a device may already do something
+            found = os.lstat(path[-1], dir_fd=parent)
+            _require(_is_plain(found))  # opening a device may already do something
             handle = os.open(path[-1], _READ, dir_fd=parent)
         with open(handle, "rb") as file:
-            _require_plain(os.fstat(handle))
+            # A second name of a file outside, put here and taken away again, may have one name by now: but it is
+            # another file than the one that was looked at.
+            opened = os.fstat(handle)
+            _require(_is_plain(opened) and os.path.samestat(opened, found))
             return file.read(most + 1)
 
     def write(self, path: Names, content: bytes) -> None:
@@ -242,8 +246,8 @@ def _is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
-def _require_plain(found: os.stat_result) -> None:
-    if not _is_plain(found):
+def _require(is_right: bool) -> None:
+    if not is_right:
         raise ToolError("The file was replaced meanwhile by what is no regular file.")
 
 

@@ -38,11 +38,10 @@ class MemoryFilesMachine(RuleBasedStateMachine):
         """Run a command that must succeed or must be refused, and return what the model is told."""
         where = {} if command == "rename" else {"path": path_of(path)}
         try:
-            text = self.commands.run({"command": command, **where, **given})
+            text, succeeds = self.commands.run({"command": command, **where, **given}), True
         except ToolError as error:
-            assert not expected, f"{command} {path} {given}: {error}"
-            return str(error)
-        assert expected, f"{command} {path} {given}: {text}"
+            text, succeeds = str(error), False
+        assert succeeds == expected, f"{command} {path} {given}: {text}"
         return text
 
     @rule(path=_PATHS, text=_TEXTS | _FILES, mark=st.sampled_from(["", "", "", "\ufeff"]))
