@@ -16,7 +16,6 @@ from sapwood import (
     HookResult,
     InProcessFiles,
     MemoryFileLimits,
-    SubagentDefinition,
     ToolNameCollision,
     UsageLimits,
     create_provider,
@@ -108,7 +107,8 @@ def test_a_profile_says_where_the_tool_is_native(model: str, is_native: bool) ->
 def test_everywhere_else_it_is_sent_with_its_schema(model: str, tools_of: Any) -> None:
     provider: Any = create_provider(model, base_url="http://127.0.0.1:1", api_key="k")
     request = ModelRequest(Transcript(), tools=(MEMORY_SCHEMA,))
-    body = json.loads(provider.codec.encode(request, stream=True).body)
+    sending = provider._codec.encode(request, provider.profile, base_url="http://127.0.0.1:1", api_key="k")
+    body = json.loads(sending.body)
     (sent,) = tools_of(body)
     assert sent["name"] == "memory"
     assert "rename" in sent["description"]
@@ -194,11 +194,10 @@ def test_a_call_may_wait_for_a_person_and_be_run_by_another_process(runtime: str
         model = scripted(calls(memory("delete")), says("gone"))
         return Agent(llm=model).with_approval(defer=True).with_memory_tool(files, requires_approval=True)
 
-    process = Process(agent(), runtime)
-    process.start()
-    (request,) = requests_of(process.run)
+    first = Process(agent(), runtime=runtime)
+    (request,) = requests_of(first.run)
     assert files.files() == {"n": b"1"}
-    process.resume(answer(request))
+    Process(agent(), first.stored, [answer(request)], runtime=runtime)
     assert files.files() == {}
 
 
@@ -212,8 +211,8 @@ def test_it_may_be_limited_by_its_name() -> None:
 def test_a_subagent_has_notes_of_its_own() -> None:
     files = InProcessFiles()
     helper = Agent(llm=scripted(calls(memory("create", file_text="1")), says("kept"))).with_memory_tool(files)
-    model = scripted(calls(call("task", {"agent_name": "helper", "task": "keep 1"})), says("done"))
-    run(Agent(llm=model).with_subagents([SubagentDefinition("helper", "Keeps notes.", agent=helper)]))
+    model = scripted(calls(call("helper", {"task": "keep 1"})), says("done"))
+    run(Agent(llm=model).with_tools([helper.as_tool("helper", "Keeps notes.")]))
     assert files.files() == {"n": b"1"}
 
 

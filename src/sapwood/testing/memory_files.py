@@ -25,6 +25,7 @@ class MemoryFilesContract:
         raise NotImplementedError
 
     def test_it_is_empty_at_first_and_the_root_is_there(self) -> None:
+        """A new place has no files, and `/memories` is a folder."""
         with self.opened().held() as folder:
             assert folder.find(()) is not None
             assert folder.find(("a",)) is None
@@ -32,6 +33,7 @@ class MemoryFilesContract:
             assert (list(folder.children(())), folder.usage(10)) == ([], (0, 0))
 
     def test_what_was_written_is_read(self) -> None:
+        """Bytes come back as they are, and the folders above are made."""
         files = self.opened()
         content = b"\xef\xbb\xbfa\r\nb\x00\xff"
         with files.held() as folder:
@@ -44,11 +46,13 @@ class MemoryFilesContract:
             assert folder.usage(10) == (2, len(content))
 
     def test_a_long_file_may_be_read_in_part_but_shows_that_it_is_longer(self) -> None:
+        """At least one byte more than was asked for is given."""
         with self.opened().held() as folder:
             folder.write(("a",), b"0123456789")
             assert folder.read(("a",), 4)[:5] == b"01234"
 
     def test_a_write_replaces_all_of_a_file(self) -> None:
+        """Nothing of the old content stays."""
         with self.opened().held() as folder:
             folder.write(("a",), b"long content")
             folder.write(("a",), b"short")
@@ -56,6 +60,7 @@ class MemoryFilesContract:
             assert folder.usage(10) == (1, 5)
 
     def test_children_are_those_of_one_folder_only(self) -> None:
+        """Names that begin alike are not mixed up, and nothing deeper is listed."""
         with self.opened().held() as folder:
             for path in (("a", "x"), ("a", "y", "z"), ("ab",), ("b", "x")):
                 folder.write(path, b"1")
@@ -63,6 +68,7 @@ class MemoryFilesContract:
             assert self.names(folder, ("a",)) == ["x", "y/"]
 
     def test_what_is_removed_is_gone_with_all_that_is_in_it_and_nothing_else(self) -> None:
+        """A folder goes whole, its neighbours stay."""
         with self.opened().held() as folder:
             for path in (("a", "x"), ("a", "y", "z"), ("ab",), ("b",)):
                 folder.write(path, b"1")
@@ -72,12 +78,14 @@ class MemoryFilesContract:
             assert (self.names(folder, ()), folder.usage(10)) == (["ab"], (1, 1))
 
     def test_an_emptied_folder_stays(self) -> None:
+        """Removing the last file of a folder leaves the folder."""
         with self.opened().held() as folder:
             folder.write(("a", "x"), b"1")
             folder.remove(("a", "x"))
             assert (self.names(folder, ()), folder.usage(10)) == (["a/"], (1, 0))
 
     def test_a_file_and_a_folder_move_with_their_content(self) -> None:
+        """What moves arrives whole, in folders that are made for it."""
         with self.opened().held() as folder:
             folder.write(("a", "x"), b"1")
             folder.write(("ab",), b"2")
@@ -87,6 +95,7 @@ class MemoryFilesContract:
             assert folder.read(("c", "d", "a", "x"), 10) == b"1"
 
     def test_nobody_else_gets_in_while_it_is_held(self) -> None:
+        """A read and a write while it is held are one step."""
         files = self.opened()
         with files.held() as folder:
             folder.write(("n",), b"0")
