@@ -1,5 +1,6 @@
 """The memory tool's folder: nothing leads out of it, many processes lose nothing, and a kill leaves whole files."""
 
+import errno
 import os
 import random
 import signal
@@ -17,10 +18,11 @@ from typing import Any
 import pytest
 
 import sapwood
-from sapwood import ConfigError, FolderFiles, MemoryFileLimits, ToolError
+from sapwood import ConfigError, FolderFiles, InProcessFiles, MemoryFileLimits, ToolError
+from sapwood.core import fault
 from sapwood.core.memory_files import SPARE
 from sapwood.memory.file_commands import FileCommands
-from sapwood.stores.folder_files import require_handles
+from sapwood.stores.folder_files import _sync, require_handles
 
 CHILDREN = Path(__file__).parent / "file_children.py"
 SOURCE = Path(sapwood.__file__).parent.parent
@@ -167,7 +169,7 @@ def test_a_process_that_swaps_in_links_gets_nothing_read_or_written_outside(root
     answers: list[str] = []
     with child("swap", root, outside) as process:
         assert wait_for_line(process) == "ready"
-        for number in range(150):
+        for number in range(80):
             for path in ("/memories/d/x", "/memories/f", f"/memories/d/{number}", "/memories/d/e/f"):
                 answers += edits(root, path)
                 answers.append(run(root, "delete", path))
@@ -188,7 +190,7 @@ def test_a_file_that_turns_into_a_link_between_two_steps_of_a_read_is_not_read(r
     with child("flip", root, outside) as process:
         assert wait_for_line(process) == "ready"
         with files.held() as folder:
-            for _ in range(20_000):
+            for _ in range(10_000):
                 with suppress(OSError, ToolError):
                     read.add(folder.read(("f",), 100))
         assert process.poll() is None
@@ -223,6 +225,11 @@ def add_from_many(root: Path, count: int, edits: int) -> None:
     assert (root / "counts").read_text() == "\n".join(f"<{name} {edits // 2}>" for name in names)
 
 
+def test_edits_of_several_processes_are_all_there(root: Path) -> None:
+    add_from_many(root, 4, 40)
+
+
+@pytest.mark.soak
 def test_two_hundred_edits_of_each_of_eight_processes_are_all_there(root: Path) -> None:
     add_from_many(root, 8, 200)
 
@@ -351,7 +358,7 @@ def test_a_name_that_no_model_can_say_is_counted_and_not_shown(root: Path) -> No
         assert folder.usage(10)[0] == len(os.listdir(root))
 
 
-def test_the_error_of_a_full_disk_names_no_place_of_this_machine(root: Path) -> None:
+def test_what_lies_in_the_way_of_a_write_is_cleared_and_a_failed_write_leaves_nothing(root: Path) -> None:
     FolderFiles(root)
     (root / SPARE).mkdir()
     (root / SPARE / "x").write_text("1")  # a folder in the way of the file that is written is cleared, too
@@ -361,6 +368,59 @@ def test_the_error_of_a_full_disk_names_no_place_of_this_machine(root: Path) -> 
     with FolderFiles(root).held() as folder, pytest.raises(OSError):
         folder.write(("n",), b"1")
     assert os.listdir(root) == ["n"]
+
+
+def test_a_folder_that_cannot_be_removed_is_put_back(root: Path) -> None:
+    def fails(point: str) -> None:
+        if point == "files.set_aside":
+            raise OSError(errno.EIO, "the disk fails", str(root))
+
+    run(root, "create", "/memories/d/n", file_text="1")
+    before = fault.watch(fails)
+    try:
+        assert run(root, "delete", "/memories/d") == "refused: memory delete failed: Input/output error."
+    finally:
+        fault.watch(before)
+    assert run(root, "view", "/memories/d/n").endswith("     1\t1")
+    assert os.listdir(root) == ["d"]
+
+
+def test_what_the_system_refuses_is_told_without_the_place(root: Path) -> None:
+    limits = MemoryFileLimits(max_name_bytes=1_000)
+    with pytest.raises(ToolError, match=r"^memory view failed: File name too long\.$"):
+        FileCommands(FolderFiles(root), limits).run({"command": "view", "path": "/memories/" + "n" * 300})
+
+
+def test_a_folder_that_lies_too_deep_already_is_not_moved(root: Path) -> None:
+    FolderFiles(root)
+    (root / Path(*"abcdefghijkl")).mkdir(parents=True)
+    assert "deeper than 8" in run(root, "rename", old_path="/memories/a/b", new_path="/memories/z")
+
+
+@pytest.mark.parametrize("name", [SPARE, SPARE.upper()])
+def test_the_name_of_what_is_being_written_is_nobodys(root: Path, name: str) -> None:
+    for answer in edits(root, f"/memories/{name}"):
+        assert answer.startswith("refused: ")
+    assert os.listdir(root) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system here that cannot sync a folder")
+def test_a_file_system_that_cannot_sync_a_folder_is_no_error() -> None:
+    handle = os.open("/proc", os.O_RDONLY)
+    try:
+        _sync(handle)
+    finally:
+        os.close(handle)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        _sync(-1)
+
+
+def test_what_is_no_folder_has_no_children(root: Path) -> None:
+    for files in (FolderFiles(root), InProcessFiles()):
+        with files.held() as folder:
+            folder.write(("n",), b"1")
+            with pytest.raises(NotADirectoryError):
+                folder.children(("n",))
 
 
 @pytest.mark.parametrize("path", [b"bytes", "a\0b"])

@@ -50,4 +50,4 @@ class FolderMachine(MemoryFilesMachine):
 TestInProcessMachine: Any = InProcessMachine.TestCase
 TestInProcessMachine.settings = settings(max_examples=150, stateful_step_count=40)
 TestFolderMachine: Any = FolderMachine.TestCase
-TestFolderMachine.settings = settings(max_examples=30, stateful_step_count=30)
+TestFolderMachine.settings = settings(max_examples=20, stateful_step_count=25)

@@ -193,8 +193,6 @@ class _Handles:
                 # Gone in one step; what it held is then removed where nobody sees it.
                 _clear(parent)
                 os.rename(path[-1], SPARE, src_dir_fd=parent, dst_dir_fd=parent)
-                fault.point("files.set_aside")
-                _sync(parent)
                 _clear_or_restore(parent, path[-1])
             _sync(parent)
 
@@ -275,6 +273,8 @@ def _clear(parent: int) -> None:
 def _clear_or_restore(parent: int, name: str) -> None:
     """Remove what was set aside; put back what is left of it where that cannot be done."""
     try:
+        fault.point("files.set_aside")
+        _sync(parent)
         _clear(parent)
     except OSError:
         with suppress(OSError):
