@@ -102,6 +102,10 @@ if TYPE_CHECKING:
     from sapwood.core.limits import UsageLimits as UsageLimits
     from sapwood.core.memory import MemoryRecord as MemoryRecord
     from sapwood.core.memory import RecallOptions as RecallOptions
+    from sapwood.core.memory_files import MemoryEntry as MemoryEntry
+    from sapwood.core.memory_files import MemoryFileLimits as MemoryFileLimits
+    from sapwood.core.memory_files import MemoryFiles as MemoryFiles
+    from sapwood.core.memory_files import MemoryFolder as MemoryFolder
     from sapwood.core.messages import File as File
     from sapwood.core.messages import Image as Image
     from sapwood.core.messages import Message as Message
@@ -165,9 +169,12 @@ if TYPE_CHECKING:
     from sapwood.sources.lazy_tools import lazy_toolset as lazy_toolset
     from sapwood.sources.memory import MemorySourceOptions as MemorySourceOptions
     from sapwood.sources.memory import memory_source as memory_source
+    from sapwood.sources.memory_tool import memory_tool_source as memory_tool_source
     from sapwood.sources.toolset import Toolset as Toolset
     from sapwood.sources.toolset import merge_toolsets as merge_toolsets
+    from sapwood.stores.folder_files import FolderFiles as FolderFiles
     from sapwood.stores.in_process import create_memory_store as create_memory_store
+    from sapwood.stores.in_process_files import InProcessFiles as InProcessFiles
     from sapwood.stores.in_process_runs import InProcessStore as InProcessStore
     from sapwood.stores.sqlite import SqliteStore as SqliteStore
 
@@ -220,11 +227,13 @@ __all__ = [
     "ExternalResult",
     "FallbackProvider",
     "File",
+    "FolderFiles",
     "Grants",
     "HistoryDiverged",
     "HistoryOptions",
     "HookResult",
     "Image",
+    "InProcessFiles",
     "InProcessStore",
     "LLMError",
     "LLMProvider",
@@ -236,6 +245,10 @@ __all__ = [
     "LimitBreach",
     "LimitExtended",
     "Loaded",
+    "MemoryEntry",
+    "MemoryFileLimits",
+    "MemoryFiles",
+    "MemoryFolder",
     "MemoryRecord",
     "MemorySourceOptions",
     "MemoryStore",
@@ -325,6 +338,7 @@ __all__ = [
     "lazy_toolset",
     "memory_skill",
     "memory_source",
+    "memory_tool_source",
     "merge_toolsets",
     "rag_skill",
     "recall_memory",

@@ -175,4 +175,12 @@ NAMES = {
     # stores
     "InProcessStore": "sapwood.stores.in_process_runs",
     "SqliteStore": "sapwood.stores.sqlite",
+    # files of the memory tool
+    "MemoryEntry": "sapwood.core.memory_files",
+    "MemoryFileLimits": "sapwood.core.memory_files",
+    "MemoryFiles": "sapwood.core.memory_files",
+    "MemoryFolder": "sapwood.core.memory_files",
+    "memory_tool_source": "sapwood.sources.memory_tool",
+    "FolderFiles": "sapwood.stores.folder_files",
+    "InProcessFiles": "sapwood.stores.in_process_files",
 }

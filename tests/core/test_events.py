@@ -64,6 +64,7 @@ from sapwood.core.events import (
 from sapwood.core.ledger import ContextLedger, LedgerLine
 from sapwood.core.limits import LimitBreach, Tally, UsageLimits
 from sapwood.core.memory import MemoryRecord, RecallOptions
+from sapwood.core.memory_files import MemoryEntry, MemoryFileLimits
 from sapwood.core.messages import (
     File,
     Image,
@@ -203,6 +204,8 @@ OTHERS: list[Data] = [
     REPLY,
     RECORD,
     RecallOptions(3, "fact", 0.2),
+    MemoryEntry("a", "file", 3),
+    MemoryFileLimits(max_files=5),
     LINE,
     LEDGER,
     USAGE,

@@ -31,6 +31,7 @@ from sapwood.loop.gate import Gate, Grants
 from sapwood.loop.pool import UsagePool
 from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.sources.compaction import CompactionSource
+from sapwood.sources.memory_tool import MEMORY
 from sapwood.sources.output import OutputSource
 from sapwood.sources.subagents import SubagentSource
 from sapwood.sources.system_prompt import SystemPromptSource
@@ -115,6 +116,8 @@ def _warn_of_unknown_tools(config: AgentConfig) -> None:
     if config.sources or config.subagents or config.skills or agent_tools(config):
         return
     known = {schema_of(item).name for item in config.tools}
+    if config.memory_tool is not None:
+        known.add(MEMORY)
     for limits in (config.usage_limits, config.turn_limits):
         for name in sorted(set(limits.tool_limits) - known if limits is not None else ()):
             has = ", ".join(sorted(known)) or "none"
@@ -224,7 +227,8 @@ def _output_mode(config: AgentConfig, provider: LLMProvider) -> OutputMode | Non
     """Return how the output is asked for: `native` only where every model of the chain takes such a schema."""
     if config.output is None or config.output.mode != "native":
         return config.output.mode if config.output is not None else None
-    has_tools = bool(config.tools or config.subagents or config.skills or config.sources)  # a source may bring some
+    brings = (config.tools, config.subagents, config.skills, config.sources, config.memory_tool)
+    has_tools = any(brings)  # a source may bring some
     takes = all(_takes_schema(item.profile, has_tools=has_tools) for item in _chain(provider))
     return "native" if takes and config.output.type.strict_schema is not None else "tool"
 
@@ -251,6 +255,8 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
     yield from config.skill_sources
     if config.subagents:
         yield SubagentSource({item.name: item.description for item in config.subagents})
+    if config.memory_tool is not None:
+        yield config.memory_tool
     yield from config.sources
 
 

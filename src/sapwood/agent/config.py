@@ -18,6 +18,7 @@ from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions
+from sapwood.sources.memory_tool import MemoryToolSource
 
 if TYPE_CHECKING:
     from sapwood.core.skill import Skill
@@ -80,6 +81,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     skill_scopes: dict[str, Scope] = {}
     skill_sources: tuple[ContextSource, ...] = ()
     skill_tools: tuple[ToolSchema | BoundTool, ...] = ()
+    memory_tool: MemoryToolSource | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -31,15 +31,17 @@ from sapwood.context.summarise import Summariser
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.limits import UsageLimits
+from sapwood.core.memory_files import MemoryFileLimits, MemoryFiles
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
 from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import FINAL_RESULT, BoundTool
+from sapwood.core.tools import FINAL_RESULT, ApprovalRule, BoundTool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions, Pin
+from sapwood.sources.memory_tool import MEMORY, memory_tool_source
 from sapwood.sources.skill_files import load_skill, load_skills
 from sapwood.sources.skills import MENU_TOKENS
 from sapwood.sources.subagents import TASK
@@ -266,6 +268,25 @@ class Configured:
             raise ConfigError(f"max_depth must be a whole number of at least 1, not {shown(depth)}")
         return self._set_tools(subagents=known, max_depth=depth)._priced()
 
+    def with_memory_tool(
+        self,
+        files: str | os.PathLike[str] | MemoryFiles,
+        *,
+        limits: MemoryFileLimits | None = None,
+        requires_approval: bool | ApprovalRule = False,
+    ) -> Self:
+        """Let the model keep notes of its own, through one tool named `memory`; the last call counts.
+
+        files: the path of a folder, made where it is missing (Linux and macOS), or another place for files, such as
+        `InProcessFiles()`. Agents and processes may share one. limits: how much is kept and shown.
+        requires_approval: a person is asked before each call, or before those of which a function of the arguments
+        says so.
+
+        Raises ConfigError for what cannot hold files, ToolNameCollision where a tool is called `memory`.
+        """
+        source = memory_tool_source(files, limits=limits, requires_approval=requires_approval)
+        return self._set_tools(memory_tool=source)
+
     def with_conversation(
         self,
         store: ConversationStore | Keeps,
@@ -311,7 +332,8 @@ class Configured:
 
     def tool_called(self, name: str) -> BoundTool | None:
         """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
-        bound = (item for item in self._config.all_tools if isinstance(item, BoundTool))
+        own = self._config.memory_tool
+        bound = [item for item in self._config.all_tools if isinstance(item, BoundTool)] + ([own.tool] if own else [])
         return next((item for item in bound if item.name == name), None)
 
     # -- inside ----------------------------------------------------------------------------------
@@ -441,10 +463,11 @@ def _require_distinct(config: AgentConfig) -> None:
     if config.skills:
         require_distinct_tools(config.tools, config.skills, allow_scripts=config.allow_skill_scripts)
         names = {**name_map((*own, *(schema_of(item).name for item in config.all_tools)))}
-    if config.subagents and TASK in names:
-        raise ToolNameCollision(
-            f"{names[TASK]!r} is the tool by which subagents are asked ({TASK!r} for the model); rename yours"
-        )
+    ours = {TASK: "by which subagents are asked"} if config.subagents else {}
+    ours |= {MEMORY: "of with_memory_tool"} if config.memory_tool is not None else {}
+    for name, what in ours.items():
+        if name in names:
+            raise ToolNameCollision(f"{names[name]!r} is the tool {what} ({name!r} for the model); rename yours")
 
 
 def _callables(name: str, hooks: Any) -> tuple[Any, ...]:

@@ -233,6 +233,7 @@ class Meter:
         self._per_call = profile.tool_call_tokens // 2
         self._per_result = profile.tool_call_tokens - self._per_call
         self._least_image = profile.image_tokens
+        self._native_tokens = profile.native_tokens
         self._key = ("tokens", count, profile.tool_call_tokens, profile.image_tokens)
 
     @classmethod
@@ -302,6 +303,8 @@ class Meter:
 
     def schema(self, schema: ToolSchema) -> int:
         """Return the raw tokens of a tool's definition."""
+        if (native := self._native_tokens(schema)) is not None:
+            return native  # the provider writes it into the prompt
         return round(self._count(_json(schema)) * self._per_tool)
 
     def learn(self, *, estimated: int, reported: int) -> None:

@@ -67,6 +67,8 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     tokens_per_estimate, tokens_per_tool_estimate: how many of its tokens an estimated token of text, and of a
     tool's definition, is. request_overhead_tokens, tool_call_tokens: fixed tokens that the provider adds to each
     request, and to each call with its result. image_tokens: what any picture takes, however small.
+    native_tools: tools that the model was taught and that are declared by a word of the provider's alone
+    (`ToolSchema.native`), each with the tokens that it adds to a request.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -108,6 +110,15 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     image_tokens: int = 0
     named_tool_choice: bool = True
     schema_beside_tools: bool = True
+    native_tools: tuple[tuple[str, int], ...] = ()
+
+    def native_tokens(self, tool: ToolSchema) -> int | None:
+        """Return the tokens of a tool that is declared in the provider's own way, None where it is not.
+
+        >>> ModelProfile(native_tools=(("memory_20250818", 1050),)).native_tokens(ToolSchema("memory")) is None
+        True
+        """
+        return next((tokens for word, tokens in self.native_tools if word == tool.native), None)
 
     @property
     def origin(self) -> str:

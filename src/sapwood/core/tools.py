@@ -36,7 +36,8 @@ class ToolSchema(Data, frozen=True, tag="tool_schema"):
     """What a model is told of a tool, in no provider's words.
 
     input_schema: a JSON Schema of type object. defer: the provider may keep it out of the prompt until
-    it is searched for.
+    it is searched for. native: the provider's own word for just this tool, sent in place of description and
+    schema where the model's profile has it (`native_tools`).
     """
 
     type: ClassVar[Literal["tool_schema"]] = "tool_schema"
@@ -45,6 +46,7 @@ class ToolSchema(Data, frozen=True, tag="tool_schema"):
     input_schema: JsonObject = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
     input_examples: tuple[JsonObject, ...] = ()
     defer: bool = False
+    native: str = ""
 
 
 CALL_SCHEMA = ToolSchema(

@@ -152,7 +152,7 @@ def _fields(
     count = len(request.system) if request.cache is None or request.cache.stable is None else request.cache.stable
     stable = [encode_json({"type": "text", "text": text}) for text in request.system[:count] if text.strip()]
     later = [encode_json({"type": "text", "text": text}) for text in request.system[count:] if text.strip()]
-    key = ("anthropic", profile.tool_loading)
+    key = ("anthropic", profile.tool_loading, profile.native_tools)
     tools = encoded_tools(request, key, lambda tool: encode_json(tool_block(tool, profile)))
     # One mark ends the stable prefix: after the system text that stays, or after the tools where there is none.
     if stable or later:
@@ -230,6 +230,8 @@ def _tool_choice(choice: ToolChoice) -> bytes:
 def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
     """Return one entry of `tools`."""
     block: dict[str, Any] = {"name": wire_name(tool.name)}
+    if profile.native_tokens(tool) is not None:
+        return {"type": tool.native, **block}
     if tool.description.strip():
         block["description"] = tool.description
     block["input_schema"] = tool.input_schema
