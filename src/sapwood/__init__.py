@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sapwood.core.budget import Allocation as Allocation
     from sapwood.core.budget import Budget as Budget
     from sapwood.core.budget import TokenBudget as TokenBudget
+    from sapwood.core.budget import default_agent_budget as default_agent_budget
+    from sapwood.core.budget import default_chat_budget as default_chat_budget
+    from sapwood.core.budget import default_rag_budget as default_rag_budget
     from sapwood.core.cancel import CancelToken as CancelToken
     from sapwood.core.diagnostics import ChildTurn as ChildTurn
     from sapwood.core.diagnostics import TurnDiagnostics as TurnDiagnostics
@@ -333,6 +336,9 @@ __all__ = [
     "create_context_manager",
     "create_memory_store",
     "create_provider",
+    "default_agent_budget",
+    "default_chat_budget",
+    "default_rag_budget",
     "format_memory_block",
     "lazy_tool_source",
     "lazy_toolset",

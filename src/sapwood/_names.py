@@ -67,6 +67,9 @@ NAMES = {
     "Budget": "sapwood.core.budget",
     "TokenBudget": "sapwood.core.budget",
     "Allocation": "sapwood.core.budget",
+    "default_rag_budget": "sapwood.core.budget",
+    "default_chat_budget": "sapwood.core.budget",
+    "default_agent_budget": "sapwood.core.budget",
     # sources
     "CompactionOptions": "sapwood.sources.compaction",
     "compaction_source": "sapwood.sources.compaction",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from sapwood.agent.answers import Answers
-from sapwood.agent.assemble import assemble, below, require_prices
+from sapwood.agent.assemble import assemble, below, require_prices, without_summariser
 from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
 from sapwood.agent.durable import history_of, resumed_turn, stored_turn
 from sapwood.agent.fluent import Configured, models_of, ttl_of
@@ -27,6 +27,7 @@ from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
 from sapwood.core.errors import ConfigError, RunCancelledError
 from sapwood.core.events import AgentEvent, TextDelta
+from sapwood.core.ledger import ContextLedger
 from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest
 from sapwood.core.ports import Runtime
 from sapwood.core.transcript import Transcript
@@ -239,15 +240,34 @@ class Agent(Configured):
         """
         runtime = BlockingRuntime(loops=self._private_loops)
         steps = iterate(_alone(self._request(prompt, messages, runtime)))
-        request, estimate = next(steps)
-        return cast("int", self._counter("count_tokens")(request)) if exact else estimate
+        request, ledger = next(steps)
+        return cast("int", self._counter("count_tokens")(request)) if exact else ledger.estimated_tokens
 
     async def acount_tokens(self, prompt: Prompt, *, messages: History = (), exact: bool = False) -> int:
         """Return the tokens of the first request, as `count_tokens` does, on the running event loop."""
         from sapwood.runtime.aio import AsyncioRuntime
 
-        request, estimate = await self._request(prompt, messages, AsyncioRuntime())
-        return cast("int", await self._counter("acount_tokens")(request)) if exact else estimate
+        request, ledger = await self._request(prompt, messages, AsyncioRuntime())
+        return cast("int", await self._counter("acount_tokens")(request)) if exact else ledger.estimated_tokens
+
+    def preview(self, prompt: Prompt, *, messages: History = ()) -> ContextResult:
+        """Return the context that the first model call of this turn would get, with its ledger; no model is asked.
+
+        Memory is searched, nothing is saved. A summary that would be due is a checklist here. Where the request could
+        not be sent, its ledger is over its window.
+
+        >>> from sapwood.testing import scripted
+        >>> Agent(llm=scripted()).with_system_prompt("Be brief.").preview("Hello?").ledger.sections["system"]
+        2
+        """
+        steps = iterate(_alone(self._request(prompt, messages, BlockingRuntime(loops=self._private_loops))))
+        return _shown(*next(steps))
+
+    async def apreview(self, prompt: Prompt, *, messages: History = ()) -> ContextResult:
+        """Return the context of the first model call, as `preview` does, on the running event loop."""
+        from sapwood.runtime.aio import AsyncioRuntime
+
+        return _shown(*await self._request(prompt, messages, AsyncioRuntime()))
 
     def close(self) -> None:
         """Close the private event loop on which `chat` runs async tools; a later turn opens a new one."""
@@ -379,11 +399,11 @@ class Agent(Configured):
 
         return make
 
-    async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, int]:
+    async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, ContextLedger]:
         history = to_history(messages)
         if not len(history):
             history = await history_of(self._config.keeping, runtime)
-        spec = assemble(self._config, self._llm(), history, calibration=self._calibration)
+        spec = assemble(without_summariser(self._config), self._llm(), history, calibration=self._calibration)
         return await first_request(start_run(runtime.new_id()), spec, runtime, prompt=to_prompt(prompt))
 
     def _counter(self, name: str) -> Callable[[ModelRequest], Any]:
@@ -410,6 +430,10 @@ class Agent(Configured):
         first = run.rounds[0].ledger if run.rounds else run.ledger
         result = ContextResult(system=live.offered.system_texts, messages=live.messages(run), ledger=first)
         self._last = _Last(run.diagnostics(cause, error), result, live)
+
+
+def _shown(request: ModelRequest, ledger: ContextLedger) -> ContextResult:
+    return ContextResult(system=request.system, messages=request.transcript, ledger=ledger)
 
 
 async def _alone(value: Coroutine[Any, Any, T]) -> AsyncGenerator[T, None]:

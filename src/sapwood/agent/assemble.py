@@ -66,20 +66,12 @@ def assemble(
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
     context = ContextManager(sources=sources, budget=budget, trim_history=True)
+    _warn_of_unknown_allocations(context)
+    policy = _policy(config, context, room, output_mode, forces=is_forced)
     return TurnSpec(
         provider=provider,
         context=context,
-        policy=Policy(
-            max_rounds=config.max_rounds,
-            final_round=True,
-            window=room,
-            limits=config.turn_limits,
-            notices_stuck=True,
-            output=output_mode,
-            max_output_retries=config.max_output_retries,
-            forces_output=is_forced,
-            compact_at=context.compact_at(room),
-        ),
+        policy=policy,
         meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
         window=room,
@@ -102,6 +94,22 @@ def assemble(
     )
 
 
+def _policy(
+    config: AgentConfig, context: ContextManager, room: int, output: OutputMode | None, *, forces: bool
+) -> Policy:
+    return Policy(
+        max_rounds=config.max_rounds,
+        final_round=True,
+        window=room,
+        limits=config.turn_limits,
+        notices_stuck=True,
+        output=output,
+        max_output_retries=config.max_output_retries,
+        forces_output=forces,
+        compact_at=context.compact_at(room),
+    )
+
+
 def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextSource]:
     options = config.compaction
     if options is None:
@@ -109,6 +117,20 @@ def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextS
     if not config.compacts_itself:  # the agent's own model writes the summary
         options = msgspec.structs.replace(options, summarise=ModelSummariser(provider))
     yield CompactionSource(options)
+
+
+def without_summariser(config: AgentConfig) -> AgentConfig:
+    """Return a config whose compaction asks no model and no function, to look at a request that is not sent."""
+    if config.compaction is None:
+        return config
+    options = msgspec.structs.replace(config.compaction, summarise="checklist")
+    return config.changed(compaction=options, compacts_itself=True)
+
+
+def _warn_of_unknown_allocations(context: ContextManager) -> None:
+    for name in context.unknown_allocations(("memory", "retrieval")):  # those of the default budgets
+        known = ", ".join(sorted({"history", *(source.name for source in context.sources)}))
+        warnings.warn(f"the budget has a share for {name!r}, which is no source here; known: {known}", stacklevel=2)
 
 
 def _warn_of_unknown_tools(config: AgentConfig) -> None:

@@ -3,6 +3,17 @@
 from typing import Any
 
 
+def add_context(commands: Any) -> None:
+    """Add `context` to the command."""
+    context = commands.add_parser("context", help="what a model sees of an agent's context, or saw in a stored run")
+    context.add_argument("prompt", nargs="?", help="what the user would say; no model is asked")
+    context.add_argument("--agent", help="your agent as module:name")
+    context.add_argument("--run", help="a stored run, by its id or the beginning of it")
+    context.add_argument("--round", type=int, help="one round of it, counted from 0")
+    context.add_argument("--db", help="the SQLite file of the store; without it, the agent's store")
+    context.add_argument("--json", action="store_true", help="as JSON, for a program")
+
+
 def add_runs(commands: Any) -> None:
     """Add `runs` and what it can do to the command."""
     runs = commands.add_parser("runs", help="look at stored runs, answer them, go on with them")

@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sapwood.cli.arguments import add_runs
+from sapwood.cli.arguments import add_context, add_runs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         _parser().print_help()
         return 2
-    return _runs(options) if options.command == "runs" else _chat(options)
+    return {"runs": _runs, "context": _context}.get(options.command, _chat)(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -30,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--model", help="provider/model, or the path of a GGUF file; without it, the best there is")
     chat.add_argument("--base-url", help="another server that speaks the provider's protocol")
     chat.add_argument("--system", help="the system prompt of the plain assistant")
+    add_context(commands)
     add_runs(commands)
     return parser
 
@@ -41,6 +42,15 @@ def _chat(options: argparse.Namespace) -> int:
         return run_chat(options.agent, model=options.model, base_url=options.base_url, system=options.system)
 
     return _told(chat)
+
+
+def _context(options: argparse.Namespace) -> int:
+    def context() -> int:
+        from sapwood.cli.context import run_context
+
+        return run_context(options)
+
+    return _told(context)
 
 
 def _runs(options: argparse.Namespace) -> int:

@@ -38,10 +38,10 @@ def run_runs(options: argparse.Namespace, console: Console | None = None) -> int
     """Perform one action and return the exit code; raises SapwoodError for what cannot be done."""
     console = console or Console(highlight=False)
     agent = load_agent(options.agent) if options.agent else None
-    keeping = _keeping(options.db, agent)
+    keeping = kept_runs(options.db, agent)
     if options.action == "list":
         return _list(keeping, options, console)
-    run_id = _whole(keeping, options.run)
+    run_id = whole_id(keeping, options.run)
     match options.action:
         case "show":
             return _show(keeping, run_id, console)
@@ -55,7 +55,8 @@ def run_runs(options: argparse.Namespace, console: Console | None = None) -> int
             return _answer(keeping, agent, run_id, options, console)
 
 
-def _keeping(path: str | None, agent: Agent | None) -> Keeping:
+def kept_runs(path: str | None, agent: Agent | None) -> Keeping:
+    """Return where runs are kept: in a file, or where the agent keeps them; raises ConfigError without either."""
     if path is not None:
         from sapwood.stores.sqlite import SqliteStore
 
@@ -74,7 +75,7 @@ def _runs(keeping: Keeping) -> RunStore:
     return keeping.runs
 
 
-def _whole(keeping: Keeping, start: str) -> str:
+def whole_id(keeping: Keeping, start: str) -> str:
     """Return the id of the run that begins so; raises ConfigError where there is none, or several."""
     runs: list[RunSummary] = list(get(_runs(keeping).list, limit=10_000))
     found = [item.run_id for item in runs if item.run_id.startswith(start)]

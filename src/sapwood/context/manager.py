@@ -14,7 +14,7 @@ import msgspec
 
 from sapwood.context.meter import Meter
 from sapwood.context.offered import Offered, offer
-from sapwood.context.plan import Demand, judge, truncated
+from sapwood.context.plan import Demand, Planner, judge, ranked, truncated
 from sapwood.context.source import (
     ContextSource,
     Contribution,
@@ -120,10 +120,29 @@ class ContextManager:
         if not self.trim_history:
             return 0
         wanted = 0
-        for source, _ in self._having("select"):
-            share = self._share(source.name)
-            wanted += share.max_tokens if share else window // 10
-        return min(wanted, window // 3)
+        for name in dict.fromkeys(source.name for source, _ in self._having("select")):
+            own = self._allocations.get(name)
+            is_limited = own is not None and (own.max_tokens is not None or own.share is not None)
+            most = own.limit(window) if own is not None and is_limited else window // 10
+            wanted += max(most, own.min_tokens if own is not None else 0)
+        floor = self.history_floor
+        return max(0, min(wanted, window // 3 if not floor else window - floor))
+
+    @property
+    def history_floor(self) -> int:
+        """The tokens that past messages have for themselves."""
+        own = self._allocations.get("history")
+        return own.min_tokens if own is not None else 0
+
+    def history_limit(self, window: int) -> int:
+        """Return the tokens that past messages may take of a window."""
+        own = self._allocations.get("history")
+        return own.limit(window) if own is not None else window
+
+    def unknown_allocations(self, more: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the names in the budget that no source has; more: other names that are known."""
+        known = {"history", *more, *(source.name for source in self.sources)}
+        return tuple(name for name in self._allocations if name not in known)
 
     async def gather(self, turn: Turn, *, call: LeafCall | None = None) -> Offered:
         """Return everything that the sources contribute, merged.
@@ -147,30 +166,33 @@ class ContextManager:
         turn.room: tokens that are left for all of them.
         """
         call = call or Leaf()
-        room, lines, taken = turn.room, list[LedgerLine](), dict[str, int]()
-        for source, method in self._having("select"):
+        lines: list[LedgerLine] = []
+        selecting = ranked(self._having("select"), lambda item: item[0].name, self._allocations)
+        names = [source.name for source, _ in selecting]
+        planner = Planner(turn.room, {name: item for name, item in self._allocations.items() if name in names})
+        for place, (source, method) in enumerate(selecting):
             # Sources of one name draw from one share.
-            share = self._share(source.name)
-            own = share.max_tokens - taken.get(source.name, 0) if share else room
+            name, room = source.name, planner.room_for(source.name)
+            own = planner.share_of(name)
             try:
-                selected = _expected(await call(f"{source.name}.select", method, turn, min(room, own)), Selection)
+                selected = _expected(await call(f"{name}.select", method, turn, max(0, min(room, own))), Selection)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
-                yield self._failed(source.name, error)
-                continue
-            if selected is None or not selected.text:
-                continue
-            selected, line = _placed(source.name, selected, room, own, meter, cuts=_cuts(share))
-            lines.append(line)
-            if line.verdict in ("kept", "trimmed"):
-                room -= line.tokens
-                taken[source.name] = taken.get(source.name, 0) + line.tokens
-                yield ContextUpdated(
-                    source=source.name,
-                    op="recalled",
-                    records=selected.records,
-                    text=selected.text,
-                    placement=selected.placement,
-                )
+                yield self._failed(name, error)
+                selected = None
+            if selected is not None and selected.text:
+                selected, line = _placed(name, selected, room, own, meter, cuts=_cuts(self._allocations.get(name)))
+                lines.append(line)
+                if line.verdict in ("kept", "trimmed"):
+                    planner.take(name, line.tokens)
+                    yield ContextUpdated(
+                        source=name,
+                        op="recalled",
+                        records=selected.records,
+                        text=selected.text,
+                        placement=selected.placement,
+                    )
+            if name not in names[place + 1 :]:
+                planner.done(name)
         yield ContextPrepared(lines=tuple(lines))
 
     async def handle(self, call: ToolCall, turn: Turn, *, leaf: LeafCall | None = None) -> Loaded | None:
@@ -247,8 +269,9 @@ class ContextManager:
             if method is not None:
                 yield source, method
 
-    def _share(self, source: str) -> Allocation | None:
-        return self.budget.of(source) if isinstance(self.budget, TokenBudget) else None
+    @property
+    def _allocations(self) -> dict[str, Allocation]:
+        return {item.source: item for item in self.budget.allocations} if isinstance(self.budget, TokenBudget) else {}
 
     def _failed(self, source: str, error: Exception) -> ContextUpdated:
         if self.on_error == "raise":

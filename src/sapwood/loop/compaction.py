@@ -130,16 +130,21 @@ def _fitted(end: CompactionFinished, run: Run, live: LiveTurn) -> CompactionFini
     A result that alone takes much of the window is cut first, so that it does not drive all else out.
     """
     for step in (_without_giants, _without_oldest, _with_one_result, _with_cut_results):
-        excess = _excess(evolve(run, end), live)
-        if excess <= 0:
-            return end
-        end = step(end, run, live, excess)
+        after = evolve(run, end)
+        excess = _past_excess(after, live) if step is _without_oldest else _excess(after, live)
+        if excess > 0:
+            end = step(end, run, live, excess)
     return end
 
 
 def _excess(run: Run, live: LiveTurn) -> int:
     window = _room(run, live)
     return live.next_call_estimate(run) + live.source_room(run) - window if window else 0
+
+
+def _past_excess(run: Run, live: LiveTurn) -> int:
+    """Return by how much past messages are too long: for the window, or for the share that the budget gives them."""
+    return max(_excess(run, live), live.history_excess(run))
 
 
 def _without_giants(end: CompactionFinished, run: Run, live: LiveTurn, excess: int) -> CompactionFinished:
@@ -160,7 +165,8 @@ def _without_oldest(end: CompactionFinished, run: Run, live: LiveTurn, excess: i
     gone: set[int] = set()
     for candidates in (_loose(groups), _held(groups)):
         sizes = [tokens_of([groups[place]], lambda message: _size(message, live)) for place in candidates]
-        spare = max(0, min(_room(run, live) // 4, (sum(sizes) - excess) // 2))
+        stays = sum(sizes) - excess
+        spare = max(0, min(_room(run, live) // 4, stays // 2, stays - live.spec.context.history_floor))
         count = droppable(sizes, excess + spare) if excess > 0 else 0
         gone.update(candidates[:count])
         excess -= sum(sizes[:count])

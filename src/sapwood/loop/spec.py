@@ -359,6 +359,14 @@ class LiveTurn:
             return 0
         return self.spec.context.wanted_room(self.spec.window)
 
+    def history_excess(self, run: Run) -> int:
+        """Return by how many tokens past messages are over the share that the budget gives them."""
+        window = self.spec.window
+        limit = self.spec.context.history_limit(window)
+        if not self.spec.context.trim_history or not window or limit >= window:
+            return 0
+        return self.spec.meter.scaled(self.spec.meter.transcript(self.past(run)).total) - limit
+
     def messages(self, run: Run) -> Joined:
         """Return past and present messages as one sequence, without copying them."""
         return Joined(self.past(run), run.messages)

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import assert_never
 
+from sapwood.context.render import ledger
 from sapwood.core import fault
 from sapwood.core.decide import (
     Action,
@@ -42,6 +43,7 @@ from sapwood.core.events import (
     UsageLimitReached,
 )
 from sapwood.core.evolve import evolve
+from sapwood.core.ledger import ContextLedger
 from sapwood.core.messages import Message
 from sapwood.core.model import ModelRequest
 from sapwood.core.ports import Runtime
@@ -123,8 +125,10 @@ def _first(run: Run, spec: TurnSpec, prompt: Message | None) -> TurnStarted | Tu
     return TurnResumed(run_id=run.run_id, asks_again=spec.gate.approve is not None)
 
 
-async def first_request(run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message) -> tuple[ModelRequest, int]:
-    """Return what the first model call of a turn would send, and its estimated tokens; nothing is sent or saved."""
+async def first_request(
+    run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message
+) -> tuple[ModelRequest, ContextLedger]:
+    """Return what the first model call of a turn would send, and its ledger; nothing is sent or saved."""
     live = LiveTurn(run, spec)
     run = evolve(run, TurnStarted(run_id=run.run_id, prompt=prompt))
     live.offer(await spec.context.gather(live.turn(run), call=rt.call))
@@ -134,7 +138,7 @@ async def first_request(run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Messag
             async for event in events:
                 run = evolve(run, event)
     request, sections = compose(action, run, live)
-    return request, sum(sections.values())
+    return request, ledger(sections, run.lines, window=spec.window)
 
 
 def perform(action: Action, run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
@@ -176,7 +180,11 @@ def _spent(run: Run, live: LiveTurn, rt: Runtime) -> Spent:
 def _estimate(run: Run, live: LiveTurn) -> int:
     """Return the tokens of the next request. It only matters between rounds, where something can still be done."""
     is_asked = run.phase == "idle" and (live.spec.policy.window or run.room or live.is_limited)
-    return live.next_call_estimate(run) + live.source_room(run) if is_asked else 0
+    if not is_asked:
+        return 0
+    estimate = live.next_call_estimate(run) + live.source_room(run)
+    # A history over its own share is to be shortened, too.
+    return estimate if live.history_excess(run) <= 0 else max(estimate, live.spec.policy.window + 1)
 
 
 async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:
@@ -252,9 +260,9 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
     meter = live.spec.meter
     usage = run.last_usage or Usage()
     results = run.messages[-1] if run.calls else None
-    ledger = run.ledger
-    if ledger is not None and not usage.estimated:
-        ledger = ledger.replace(
+    told = run.ledger
+    if told is not None and not usage.estimated:
+        told = told.replace(
             reported_tokens=usage.input_tokens, cached_tokens=usage.cache_read_tokens, cost_usd=usage.cost_usd
         )
     yield RoundFinished(
@@ -263,7 +271,7 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
             run.round,
             usage.prompt_tokens,
             usage.completion_tokens,
-            ledger.sections.get("tools", 0) if ledger else 0,
+            told.sections.get("tools", 0) if told else 0,
             meter.scaled(meter.raw_message(results).tool_results) if results else 0,
             usage.cache_creation_tokens,
             usage.cache_read_tokens,
@@ -271,7 +279,7 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
             max(0, run.tally.tool_calls - sum(item.tool_calls for item in run.rounds)),
             usage.cost_usd,
             usage.estimated,
-            ledger,
+            told,
             run.origin,
             max(0.0, live.seconds(run, rt.monotonic()) - run.tally.seconds),
         ),
