@@ -5,8 +5,8 @@ scaled to the best document before they are added; without an embedder, words al
 documents come and go, and what is embedded is embedded on the first question, in one batch.
 """
 
+import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ Meanings: TypeAlias = Sequence[Sequence[str]]
 """The texts that a document's vector is made of, in groups that count the same."""
 
 _LONGEST = 3_000
+_SMALL_PRODUCT = 200_000
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ class HybridIndex(Generic[K]):
             question = f"{question[: _LONGEST * 2 // 3]}\n{question[-_LONGEST // 3 :]}"
         steps = clauses(question)
         asked = [_asked(part) for part in ([question, *steps] if len(steps) > 1 else [question])]
-        if self.embedder is None or not self._meanings or not telling(question):
+        if self.embedder is None or not len(self) or not telling(question):
             return self._by_words([_scaled(self._text.scores(words)) for words in asked])
         return self._by_both([question, *steps] if len(steps) > 1 else [question], asked)
 
@@ -128,7 +129,7 @@ class HybridIndex(Generic[K]):
                 places, impacts = rows.impacts(term, self._text)
                 row[places] += impacts
             row /= row.max() or 1.0
-        cosines = _unit(self._embedded(parts)) @ rows.matrix.T
+        cosines = _products(_unit(self._embedded(parts)), rows.matrix)
         least, most = cosines.min(axis=1, keepdims=True), cosines.max(axis=1, keepdims=True)
         meaning = (cosines - least) / np.where(most > least, most - least, 1.0)
         weight, share = self.settings.vector_weight, self.settings.whole_weight
@@ -190,18 +191,16 @@ class HybridIndex(Generic[K]):
         matrix = self._current_rows().matrix
         return PackedHybrid(text, matrix.astype("<f4").tobytes(), matrix.shape[1])
 
-    def load(self, documents: Mapping[K, Meanings], packed: PackedHybrid) -> None:
-        """Take what `packed` returned in place of what is here.
+    def load(self, keys: Sequence[K], packed: PackedHybrid) -> None:
+        """Take what `packed` returned for documents of these keys, in this order, in place of what is here.
 
-        documents: the keys in their order, with the texts for their vectors.
-        Raises ValueError where the bytes are not those of such an index.
+        Raises ValueError where the bytes are not those of an index of so many documents.
         """
-        keys = tuple(documents)
+        keys = tuple(keys)
         if len(packed.vectors) != 4 * packed.width * len(keys):
             raise ValueError("these are the vectors of other documents")
         self._text.load(keys, packed.text)
-        self._meanings = dict(documents)
-        self._vectors = {}
+        self._meanings, self._vectors = {}, {}
         self._changed()
         if packed.width:
             rows = _numpy().frombuffer(packed.vectors, dtype="<f4").reshape(len(keys), packed.width)
@@ -237,8 +236,10 @@ def best(scores: Mapping[K, float], k: int, *, without: Collection[K] = (), orde
     >>> best({"a": 0.5, "b": 0.9, "c": 0.5}, 2, order={"a": 0, "b": 1, "c": 2})
     ['b', 'a']
     """
-    ranked = ((-score, order.get(key, 0), key) for key, score in scores.items() if key not in without)
-    return [key for _, _, key in nsmallest(k, ranked, key=lambda entry: entry[:2])]
+    wanted = k + len(without)
+    least = sorted(scores.values(), reverse=True)[wanted - 1] if 0 < wanted < len(scores) else -math.inf
+    kept = [key for key, score in scores.items() if score >= least and key not in without]
+    return sorted(kept, key=lambda key: (-scores[key], order.get(key, 0)))[:k]
 
 
 def _asked(part: str) -> list[str]:
@@ -255,6 +256,15 @@ def _unit(rows: "NDArray[np.float32]") -> "NDArray[np.float32]":
     sizes = numpy.linalg.norm(rows, axis=1, keepdims=True)
     scaled: NDArray[np.float32] = rows / numpy.where(sizes > 0, sizes, 1.0)
     return scaled
+
+
+def _products(questions: "NDArray[np.float32]", matrix: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """Return the product of each question with each row, in blocks so small that none wakes a pool of threads."""
+    numpy = _numpy()
+    block = max(1, _SMALL_PRODUCT // max(1, questions.size))
+    parts = [matrix[start : start + block] @ questions.T for start in range(0, len(matrix), block)]
+    product: NDArray[np.float32] = numpy.concatenate(parts).T
+    return product
 
 
 def _numpy() -> Any:

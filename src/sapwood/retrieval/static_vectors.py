@@ -23,6 +23,7 @@ _TABLE = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _WAY_OUT = "pip install 'sapwood[vectors]', or pass an embedder of your own"
 _LONGEST = 8_000
+_FEW = 32
 
 
 class StaticVectors:
@@ -49,7 +50,11 @@ class StaticVectors:
 
         table, tokenizer = self._opened()
         rows = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
-        encoded = tokenizer.encode_batch_fast([text[:_LONGEST] for text in texts], add_special_tokens=False)
+        cut = [text[:_LONGEST] for text in texts]
+        if len(cut) < _FEW:  # a batch wakes a pool of threads, which costs more than a question takes
+            encoded = [tokenizer.encode(text, add_special_tokens=False) for text in cut]
+        else:
+            encoded = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
         for row, text in zip(rows, encoded, strict=True):
             if text.ids:
                 row[:] = table[text.ids].mean(axis=0, dtype=np.float32)

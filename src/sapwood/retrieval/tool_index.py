@@ -134,10 +134,8 @@ class ToolIndex:
         """
         for schema in schemas:
             self._note(schema)
-        meanings = {schema.name: [_meanings(schema)] for schema in schemas}
-        self._tools.load(meanings, packed.tools)
-        grouped = {group: self._meanings_of(group) for group in self._stale}
-        self._groups.load(grouped, packed.groups)
+        self._tools.load([schema.name for schema in schemas], packed.tools)
+        self._groups.load(list(self._stale), packed.groups)
         self._stale = {}
 
     def _note(self, schema: ToolSchema) -> None:

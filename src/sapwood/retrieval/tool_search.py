@@ -124,7 +124,7 @@ class ToolSearch:
         return self._past
 
 
-def _embedder(vectors: Vectors) -> Embedder | None:
+def _embedder(vectors: object) -> Embedder | None:
     if vectors is False:
         return None
     if vectors == "auto":
