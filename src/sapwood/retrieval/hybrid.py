@@ -44,7 +44,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedHybrid(msgspec.Struct, frozen=True):
-    """A hybrid index without its keys, as bytes. vectors: rows of 32-bit numbers in the order of the documents."""
+    """A hybrid index without its keys, as bytes. vectors: rows of 16-bit numbers in the order of the documents."""
 
     text: Packed
     vectors: bytes = b""
@@ -165,7 +165,7 @@ class HybridIndex(Generic[K]):
             for group in found:
                 if group:
                     total += _unit(rows[[places[text] for text in group]].sum(axis=0, keepdims=True))
-            made[key] = _unit(total)[0]
+            made[key] = _unit(total)[0].astype("<f2").astype("float32")  # as a cache has it: half the bytes, same ranks
         return made
 
     def _embedded(self, texts: Sequence[str]) -> "NDArray[np.float32]":
@@ -183,13 +183,18 @@ class HybridIndex(Generic[K]):
         self._changes += 1
         self._rows = None
 
+    def prepare(self) -> None:
+        """Embed now what the first question would wait for."""
+        if self.embedder is not None and len(self):
+            self._current_rows()
+
     def packed(self) -> PackedHybrid:
         """Return the index as bytes, with its vectors where there is an embedder."""
         text = self._text.packed()
         if self.embedder is None or not len(self):
             return PackedHybrid(text)
         matrix = self._current_rows().matrix
-        return PackedHybrid(text, matrix.astype("<f4").tobytes(), matrix.shape[1])
+        return PackedHybrid(text, matrix.astype("<f2").tobytes(), matrix.shape[1])
 
     def load(self, keys: Sequence[K], packed: PackedHybrid) -> None:
         """Take what `packed` returned for documents of these keys, in this order, in place of what is here.
@@ -197,13 +202,14 @@ class HybridIndex(Generic[K]):
         Raises ValueError where the bytes are not those of an index of so many documents.
         """
         keys = tuple(keys)
-        if len(packed.vectors) != 4 * packed.width * len(keys):
+        if len(packed.vectors) != 2 * packed.width * len(keys):
             raise ValueError("these are the vectors of other documents")
         self._text.load(keys, packed.text)
         self._meanings, self._vectors = {}, {}
         self._changed()
         if packed.width:
-            rows = _numpy().frombuffer(packed.vectors, dtype="<f4").reshape(len(keys), packed.width)
+            numbers = _numpy().frombuffer(packed.vectors, dtype="<f2").astype("float32")
+            rows = numbers.reshape(len(keys), packed.width)
             self._vectors = dict(zip(keys, rows, strict=True))
             self._rows = _Rows(keys, rows)
 

@@ -27,20 +27,20 @@ def digest_of(schemas: Sequence[ToolSchema], groups: Mapping[str, str], vectors:
     """Return what an index depends on, as 32 bytes: the definitions, the settings, the rules and the vectors."""
     parts = [[schema.name, schema.description, schema.input_schema] for schema in schemas]
     made_of = [RULES, sys.byteorder, vectors, TOOLS, GROUPS, groups, parts]
-    return hashlib.sha256(msgspec.json.encode(made_of)).digest()
+    return _hash(msgspec.json.encode(made_of))
 
 
 def to_bytes(packed: PackedTools, digest: bytes) -> bytes:
     """Return the bytes of a cache."""
     body = msgspec.msgpack.encode(packed)
-    return b"".join((_MAGIC, digest, hashlib.sha256(body).digest(), body))
+    return b"".join((_MAGIC, digest, _hash(body), body))
 
 
 def from_bytes(data: bytes, digest: bytes) -> PackedTools | None:
     """Return what a cache holds; None where it is of something else or broken."""
     start = len(_MAGIC) + 2 * _DIGEST
     head, body = data[:start], data[start:]
-    if head != b"".join((_MAGIC, digest, hashlib.sha256(body).digest())):
+    if head != b"".join((_MAGIC, digest, _hash(body))):
         return None
     try:
         return msgspec.msgpack.decode(body, type=PackedTools)
@@ -72,3 +72,7 @@ def write(cache: str | Path, data: bytes) -> None:
             os.replace(fresh, path)
     except OSError as error:
         _log.warning("the index cache %s cannot be written: %s", cache, error)
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()

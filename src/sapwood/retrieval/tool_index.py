@@ -122,6 +122,12 @@ class ToolIndex:
                     scores[name] += GROUP_WEIGHT * share / most
         return scores
 
+    def prepare(self) -> None:
+        """Do now what the first question would wait for."""
+        self._refresh_groups()
+        self._tools.prepare()
+        self._groups.prepare()
+
     def packed(self) -> PackedTools:
         """Return the index as bytes. Past requests are not in it: `set_past` adds them to what is loaded."""
         self._refresh_groups()

@@ -81,6 +81,10 @@ class ToolSearch:
                 self._index.set_past(name, past.of(name))
         return new
 
+    def prepare(self) -> None:
+        """Make or load the index now."""
+        self._ready().prepare()
+
     def to_bytes(self) -> bytes:
         """Return the index as bytes, for `cache=`; what was learnt is not in it."""
         schemas = list(self._schemas())

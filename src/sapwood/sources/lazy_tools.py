@@ -151,6 +151,10 @@ class LazyToolset:
         names = (self._own_name(name) for name in tools)
         return self._search.learn([name for name in names if name is not None], request, run_id=run_id)
 
+    def prepare(self) -> None:
+        """Make the index, or load it from the cache, now and not in the first search; as when a server starts."""
+        self._search.prepare()
+
     def index_bytes(self) -> bytes:
         """Return the index of the tools as they are now, for `cache=`; what was learnt is not in it."""
         return self._search.to_bytes()
