@@ -123,8 +123,11 @@ if TYPE_CHECKING:
     from sapwood.core.parts import AgentPart as AgentPart
     from sapwood.core.parts import AgentTextPart as AgentTextPart
     from sapwood.core.parts import AgentToolPart as AgentToolPart
+    from sapwood.core.past_request import PastRequest as PastRequest
     from sapwood.core.ports import ConversationStore as ConversationStore
+    from sapwood.core.ports import Embedder as Embedder
     from sapwood.core.ports import MemoryStore as MemoryStore
+    from sapwood.core.ports import PastRequestStore as PastRequestStore
     from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
@@ -150,6 +153,7 @@ if TYPE_CHECKING:
     from sapwood.memory.recall import format_memory_block as format_memory_block
     from sapwood.memory.recall import recall_memory as recall_memory
     from sapwood.memory.remember import remember_facts as remember_facts
+    from sapwood.retrieval.static_vectors import StaticVectors as StaticVectors
     from sapwood.sources.lazy_tools import LazyToolset as LazyToolset
     from sapwood.sources.lazy_tools import LazyToolsetOptions as LazyToolsetOptions
     from sapwood.sources.lazy_tools import LazyToolSourceOptions as LazyToolSourceOptions
@@ -238,6 +242,10 @@ _NAMES = {
     "lazy_toolset": "sapwood.sources.lazy_tools",
     "LazyToolset": "sapwood.sources.lazy_tools",
     "LazyToolsetOptions": "sapwood.sources.lazy_tools",
+    "Embedder": "sapwood.core.ports",
+    "StaticVectors": "sapwood.retrieval.static_vectors",
+    "PastRequest": "sapwood.core.past_request",
+    "PastRequestStore": "sapwood.core.ports",
     "to_toolset": "sapwood.agent.toolsets",
     "to_tool_source": "sapwood.agent.toolsets",
     "merge_toolsets": "sapwood.sources.toolset",
@@ -377,6 +385,7 @@ __all__ = [
     "ConversationStore",
     "ConversationSummary",
     "DiskFullError",
+    "Embedder",
     "ExternalResult",
     "FallbackProvider",
     "File",
@@ -410,6 +419,8 @@ __all__ = [
     "OutputDelta",
     "OutputMissingError",
     "OutputType",
+    "PastRequest",
+    "PastRequestStore",
     "PreparedContext",
     "Price",
     "ProviderNotInstalledError",
@@ -438,6 +449,7 @@ __all__ = [
     "ServerToolFinished",
     "ServerToolStarted",
     "SqliteStore",
+    "StaticVectors",
     "StoreError",
     "StoredRun",
     "SubagentDefinition",

@@ -63,6 +63,7 @@ class TextIndex(Generic[K]):
         self._lengths: dict[K, tuple[int, ...]] = {}
         self._terms: dict[K, tuple[str, ...]] | None = {}
         self._totals = [0] * len(self.fields)
+        self._filled = [0] * len(self.fields)
         self._packed: dict[str, tuple[bytes, bytes]] = {}
         self._packed_keys: Sequence[K] = ()
         self._postings: dict[str, dict[K, int]] = {}
@@ -85,6 +86,7 @@ class TextIndex(Generic[K]):
         self._unpack()
         if key in self._lengths:
             self.remove(key)
+        terms = self._terms_of()
         lengths = [0] * len(self.fields)
         counted: dict[str, int] = {}
         for name, words in document.items():
@@ -94,12 +96,13 @@ class TextIndex(Generic[K]):
             shift = _BITS * place
             lengths[place] = len(words)
             self._totals[place] += len(words)
+            self._filled[place] += bool(words)
             for word in words:
                 packed = counted.get(word, 0)
                 if (packed >> shift) & _MOST < _MOST:
                     counted[word] = packed + (1 << shift)
         self._lengths[key] = tuple(lengths)
-        self._terms_of()[key] = tuple(counted)
+        terms[key] = tuple(counted)
         for word, packed in counted.items():
             self._postings.setdefault(word, {})[key] = packed
         self._impacts = {}
@@ -107,12 +110,14 @@ class TextIndex(Generic[K]):
     def remove(self, key: K) -> bool:
         """Remove a document; False where there is none of that key."""
         self._unpack()
+        terms = self._terms_of()
         lengths = self._lengths.pop(key, None)
         if lengths is None:
             return False
         for place, length in enumerate(lengths):
             self._totals[place] -= length
-        for word in self._terms_of().pop(key):
+            self._filled[place] -= length > 0
+        for word in terms.pop(key):
             postings = self._postings[word]
             del postings[key]
             if not postings:
@@ -145,10 +150,10 @@ class TextIndex(Generic[K]):
         postings = self._postings_of(term)
         if not postings:
             return {}
-        number = max(1, len(self._lengths))
+        # A field's mean length is that of the documents that have it: a rare field is not a long one.
         norms = [
-            (field.weight, 1 - field.b, field.b * number / total if total else 0.0)
-            for field, total in zip(self.fields.values(), self._totals, strict=True)
+            (field.weight, 1 - field.b, field.b * filled / total if total else 0.0)
+            for field, total, filled in zip(self.fields.values(), self._totals, self._filled, strict=True)
         ]
         rarity, k1, lengths = self.rarity(term), self.k1, self._lengths
         impacts: dict[K, float] = {}
@@ -192,6 +197,7 @@ class TextIndex(Generic[K]):
         rows = [tuple(flat[start : start + width]) for start in range(0, len(flat), width)]
         self._lengths = dict(zip(keys, rows, strict=True))
         self._totals = [sum(row[place] for row in rows) for place in range(width)]
+        self._filled = [sum(row[place] > 0 for row in rows) for place in range(width)]
         self._terms, self._postings, self._impacts = None, {}, {}
         self._packed, self._packed_keys = dict(packed.postings), tuple(keys)
 
