@@ -26,7 +26,10 @@ CLAUSES = [
     ("Find a cheap flight. Book a hotel room!", ["Find a cheap flight", "Book a hotel room"]),
     ("Find a cheap flight, then book a hotel room", ["Find a cheap flight", "book a hotel room"]),
     ("Find a cheap flight and also book a hotel room", ["Find a cheap flight", "book a hotel room"]),
-    ("I need a hoodie with an abstract design. Can you assist me?", ["I need a hoodie with an abstract design, Can you assist me"]),
+    (
+        "I need a hoodie with an abstract design. Can you assist me?",
+        ["I need a hoodie with an abstract design, Can you assist me"],
+    ),
     ("Hello. Please list open invoices today", ["Hello, Please list open invoices today"]),
     ("reports, charts and tables for sales", ["reports, charts and tables for sales"]),
     ("查天气和温度。发邮件给他！", ["查天气和温度", "发邮件给他"]),
@@ -72,7 +75,11 @@ def test_any_text_has_terms_and_clauses(text: str) -> None:
 
 def test_a_change_of_the_rules_gets_a_new_number() -> None:
     """Index caches hold terms: where this fails, raise `RULES` and put the new digest here."""
-    said = ["Could you create HTTPServer invoices for ACME's 天气, please?", "running flies happily", "get_user-v2 naïve"]
+    said = [
+        "Could you create HTTPServer invoices for ACME's 天气, please?",
+        "running flies happily",
+        "get_user-v2 naïve",
+    ]
     shown = repr([(terms(text), question_terms(text), identifiers(text)) for text in said])
     shown += repr((sorted(module.STOP_WORDS), sorted(module.FILLER)))
     assert (module.RULES, hashlib.sha256(shown.encode()).hexdigest()[:12]) == (1, "88d5bf1eeece")

@@ -68,7 +68,8 @@ def test_rare_terms_short_fields_and_weighty_fields_count_more() -> None:
     assert scores[1] > scores[2]
     assert scores[4] > scores[3]
     assert index.rarity("c") > index.rarity("b")
-    assert index.rarity("zzz") == 0.0
+    assert index.rarity("zzz") == index.rarity("") == 0.0
+    assert index.scores(["zzz"]) == {}
     assert 1 in index
     assert 9 not in index
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
+from sapwood.retrieval.terms import STOP_WORDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +25,16 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _WAY_OUT = "pip install 'sapwood[vectors]', or pass an embedder of your own"
 _LONGEST = 8_000
 _FEW = 32
+_MARKS = ".,;:!?()[]\"'"
 
 
 class StaticVectors:
-    """Vectors of 256 numbers: the mean over a text's tokens, of length 1.
+    """Vectors of 256 numbers: the mean over a text's tokens without stop words, of length 1.
 
     folder: of the package wordllama; None finds the installed one. An Embedder.
 
     >>> StaticVectors().name
-    'static/l2_supercat_256'
+    'static/l2_supercat_256/1'
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -42,7 +44,7 @@ class StaticVectors:
     @property
     def name(self) -> str:
         """Stands for the vectors in the key of an index cache."""
-        return "static/l2_supercat_256"
+        return "static/l2_supercat_256/1"
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """Return one row for each text; a text without a known token has a row of zeros.
@@ -53,7 +55,7 @@ class StaticVectors:
 
         table, tokenizer = self._opened()
         rows = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
-        cut = [text[:_LONGEST] for text in texts]
+        cut = [_telling(text[:_LONGEST]) for text in texts]
         if len(cut) < _FEW:  # a batch wakes a pool of threads, which costs more than a question takes
             encoded = [tokenizer.encode(text, add_special_tokens=False) for text in cut]
         else:
@@ -81,6 +83,12 @@ def installed_folder() -> Path | None:
     spec = find_spec(_PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return next((Path(place) for place in places if (Path(place) / _TABLE).is_file()), None)
+
+
+def _telling(text: str) -> str:
+    """Return a text without its stop words, which say nothing and would weigh most in a mean of a few words."""
+    kept = (word for word in text.split() if word.strip(_MARKS).casefold() not in STOP_WORDS)
+    return " ".join(kept) or text
 
 
 def _tokenizer(path: Path) -> Any:

@@ -179,7 +179,8 @@ class ToolIndex:
             if not members:
                 self._groups.remove(group)
             else:
-                said = [f"{own_name(name)} {self._schemas[name].description}" for name in members]
+                schemas = [schema for name in members if (schema := self._schemas.get(name))]
+                said = [f"{own_name(schema.name)} {schema.description}" for schema in schemas]
                 document = {
                     "name": terms(group),
                     "text": terms(self._texts.get(group, "")),
@@ -194,7 +195,7 @@ class ToolIndex:
 
     def _named(self, query: str) -> Iterator[str]:
         for form in dict.fromkeys((query.strip().casefold(), *identifiers(query))):
-            yield from self._exact.get(form, ())
+            yield from tuple(self._exact.get(form, ()))
 
 
 def group_of(name: str) -> str:

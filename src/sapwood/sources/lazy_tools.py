@@ -132,7 +132,7 @@ class LazyToolset:
 
         Raises ConfigError for a pinned one.
         """
-        original = self._own_name(name)
+        original = self.own_name(name)
         if original in self.pinned:
             raise ConfigError(f"{name!r} is pinned; a pinned tool cannot be removed")
         if original is None:
@@ -148,7 +148,7 @@ class LazyToolset:
 
         run_id: a run is learnt from once. Works whatever `learn` says: that is for turns.
         """
-        names = (self._own_name(name) for name in tools)
+        names = (self.own_name(name) for name in tools)
         return self._search.learn([name for name in names if name is not None], request, run_id=run_id)
 
     def prepare(self) -> None:
@@ -159,11 +159,12 @@ class LazyToolset:
         """Return the index of the tools as they are now, for `cache=`; what was learnt is not in it."""
         return self._search.to_bytes()
 
-    def _own_name(self, name: str) -> str | None:
+    def own_name(self, name: str) -> str | None:
+        """Return the own name of a tool that is called by its own or its wire name; None where there is none."""
         return name if name in self._tools else self.name_map.get(name)
 
     def _pin(self, name: str) -> str:
-        original = self._own_name(name)
+        original = self.own_name(name)
         if original is None:
             raise ConfigError(f"pin names {name!r}, which is not among the tools: {', '.join(self._tools)[:500]}")
         return original
@@ -211,8 +212,8 @@ class LazyToolSource(ContextSource):
     def commit(self, turn: Turn) -> None:
         """Learn from the turn, where that was asked for: which found tools ran without an error."""
         if self._toolset.options.learn:
-            hidden = set(self._toolset.hidden)
-            used = [name for name in _ran(turn.messages, turn.text) if name in hidden]
+            pinned = self._toolset.pinned
+            used = [name for name in _ran(turn.messages, turn.text) if self._toolset.own_name(name) not in pinned]
             self._toolset.learn(turn.text, used, run_id=turn.run_id)
 
     def _loading(self, turn: Turn) -> ToolLoading:
