@@ -207,3 +207,16 @@ def test_turns_that_learn_while_others_search_disturb_nobody() -> None:
     assert all(answers)
     assert search.search("errand199", k=1) == ["notes.task19"]
     assert search.search("job198", k=1) == ["more.job198"]
+
+
+def test_while_another_thread_makes_the_changes_a_question_is_answered_from_what_is_there() -> None:
+    def schemas() -> list[ToolSchema]:
+        if not asked:
+            asked.append("from inside")
+            asked.extend(search.search("topic3", k=1))
+        return TOOLS
+
+    asked: list[str] = []
+    search = ToolSearch(schemas, vectors=False)
+    assert search.search("topic7", k=1) == ["notes.task7"]
+    assert asked == ["from inside", "notes.task3"]

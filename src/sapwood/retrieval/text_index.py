@@ -1,7 +1,7 @@
 """TextIndex: an inverted index over documents with weighted fields, scored by BM25F.
 
 Laws: it stays true while documents come and go: after any adding and removing, scores are those of an index
-built anew; a term counts once in a question; reading never changes a posting, so a reader may overlap a writer.
+built anew; a term counts once in a question; reading never changes a posting, so readers may overlap one writer.
 """
 
 import math

@@ -1,7 +1,7 @@
 """ToolIndex: the search of a large set of tools.
 
 Laws: a name that is written exactly always comes first, in the order of the request; a pattern is words, never a
-regular expression; tools may come, go and gain past requests at any time.
+regular expression; tools may come, go and gain past requests at any time, one writer at a time beside any readers.
 """
 
 import re
@@ -75,8 +75,10 @@ class ToolIndex:
     def add(self, schemas: Iterable[ToolSchema]) -> None:
         """Add tools; one of a name that is here is replaced and keeps its past requests."""
         for schema in schemas:
-            self._note(schema)
-            self._index(schema)
+            if self._schemas.get(schema.name) is not schema:
+                self._note(schema)
+                self._index(schema)
+        self._refresh_groups()
 
     def remove(self, name: str) -> bool:
         """Remove a tool with its past requests; False where there is none of that name."""
@@ -92,6 +94,7 @@ class ToolIndex:
         if group:
             del self._members[group][name]
             self._stale[group] = None
+        self._refresh_groups()
         return True
 
     def set_past(self, name: str, requests: Sequence[str]) -> None:
@@ -112,7 +115,6 @@ class ToolIndex:
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of each tool that the query finds; at most about 1."""
         scores = self._tools.scores(query)
-        self._refresh_groups()
         if len(self._groups) > 1:
             groups = self._groups.scores(query)
             most = max(groups.values(), default=0.0)
@@ -124,13 +126,11 @@ class ToolIndex:
 
     def prepare(self) -> None:
         """Do now what the first question would wait for."""
-        self._refresh_groups()
         self._tools.prepare()
         self._groups.prepare()
 
     def packed(self) -> PackedTools:
         """Return the index as bytes. Past requests are not in it: `set_past` adds them to what is loaded."""
-        self._refresh_groups()
         return PackedTools(self._tools.packed(), self._groups.packed())
 
     def load(self, schemas: Sequence[ToolSchema], packed: PackedTools) -> None:
@@ -173,21 +173,20 @@ class ToolIndex:
         self._tools.add(schema.name, document, [_meanings(schema), past])
 
     def _refresh_groups(self) -> None:
-        """Index the groups anew whose members have changed: once for all changes since the last question."""
-        for group in list(self._stale):
-            members = list(self._members.get(group, ()))
+        """Index the groups anew whose members have changed: once for all tools that came together."""
+        for group in self._stale:
+            members = self._members[group]
             if not members:
                 self._groups.remove(group)
             else:
-                schemas = [schema for name in members if (schema := self._schemas.get(name))]
-                said = [f"{own_name(schema.name)} {schema.description}" for schema in schemas]
+                said = [f"{own_name(name)} {self._schemas[name].description}" for name in members]
                 document = {
                     "name": terms(group),
                     "text": terms(self._texts.get(group, "")),
                     "members": terms(" ".join(said)),
                 }
                 self._groups.add(group, document, self._meanings_of(group))
-            self._stale.pop(group, None)
+        self._stale = {}
 
     def _meanings_of(self, group: str) -> list[list[str]]:
         names = ", ".join(" ".join(split_words(own_name(name))) for name in self._members.get(group, ()))

@@ -1,9 +1,11 @@
 """ToolSearch: a tool index that is made when it is first asked, kept in a cache, and learns.
 
 Laws: nothing is indexed, embedded or read before the first question; a cache is made anew where it does not fit; what
-was learnt is laid over the index and never written into a cache.
+was learnt is laid over the index and never written into a cache; turns in many threads may ask and learn: a change
+waits for the next question, and one of them at a time makes the changes.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -50,6 +52,8 @@ class ToolSearch:
         self._store = store
         self._index: ToolIndex | None = None
         self._past: PastRequests | None = None
+        self._changes: deque[Callable[[ToolIndex], object]] = deque()
+        self._turn = [True]  # who takes it may change the index; taking and giving back are single steps of a list
 
     def search(self, query: str, *, k: int, without: Collection[str] = ()) -> list[str]:
         """Return at most k names, best first."""
@@ -60,25 +64,19 @@ class ToolSearch:
         return self._ready().scores(query)
 
     def add(self, schemas: Iterable[ToolSchema]) -> None:
-        """Take tools that were added; an index that was not made yet will have them anyway."""
-        if self._index is not None:
-            added = list(schemas)
-            self._index.add(added)
-            for schema in added:
-                self._index.set_past(schema.name, self._learnt().of(schema.name))
+        """Take tools that were added."""
+        added = list(schemas)
+        self._changes.append(lambda index: index.add(added))
+        self._changes.extend(self._past_change(schema.name) for schema in added)
 
     def remove(self, name: str) -> None:
         """Forget a tool, not what was learnt of it."""
-        if self._index is not None:
-            self._index.remove(name)
+        self._changes.append(lambda index: index.remove(name))
 
     def learn(self, tools: Iterable[str], text: str, *, run_id: str = "") -> list[str]:
         """Keep a request for the tools that served it; return those for which that was new."""
-        past = self._learnt()
-        new = past.learn(tools, text, run_id=run_id)
-        if self._index is not None:
-            for name in new:
-                self._index.set_past(name, past.of(name))
+        new = self._learnt().learn(tools, text, run_id=run_id)
+        self._changes.extend(map(self._past_change, new))
         return new
 
     def prepare(self) -> None:
@@ -92,15 +90,31 @@ class ToolSearch:
         index.add(schemas)
         return index_cache.to_bytes(index.packed(), self._digest(schemas))
 
+    def _past_change(self, name: str) -> Callable[[ToolIndex], object]:
+        return lambda index: index.set_past(name, self._learnt().of(name))
+
     def _ready(self) -> ToolIndex:
-        if self._index is None:
-            index, past = self._made(), self._learnt()
-            for name in past:
-                index.set_past(name, past.of(name))
-            self._index = index
-        return self._index
+        """Return the index with the changes that wait; as it is while another thread makes them."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return self._index or self._made()
+        try:
+            if self._index is None:
+                self._index = self._made()
+            while self._changes:
+                self._changes.popleft()(self._index)
+            return self._index
+        finally:
+            self._turn.append(True)
 
     def _made(self) -> ToolIndex:
+        index, past = self._read_or_built(), self._learnt()
+        for name in past:
+            index.set_past(name, past.of(name))
+        return index
+
+    def _read_or_built(self) -> ToolIndex:
         schemas = list(self._schemas())
         index = ToolIndex(embedder=self._embedder, groups=self._groups)
         if self._cache is None:
