@@ -25,8 +25,7 @@ _DIGEST = 32
 
 def digest_of(schemas: Sequence[ToolSchema], groups: Mapping[str, str], vectors: str) -> bytes:
     """Return what an index depends on, as 32 bytes: the definitions, the settings, the rules and the vectors."""
-    parts = [[schema.name, schema.description, schema.input_schema] for schema in schemas]
-    made_of = [RULES, sys.byteorder, vectors, TOOLS, GROUPS, groups, parts]
+    made_of = [RULES, sys.byteorder, vectors, TOOLS, GROUPS, groups, schemas]
     return _hash(msgspec.json.encode(made_of))
 
 

@@ -149,8 +149,8 @@ class ToolIndex:
         self._schemas[name] = schema
         if name not in self._order:
             self._order[name] = self._count = self._count + 1
-        for form in _forms(name):
-            self._exact.setdefault(form, {})[name] = None
+            for form in _forms(name):
+                self._exact.setdefault(form, {})[name] = None
         group = group_of(name)
         if group:
             self._group[name] = group
@@ -217,8 +217,9 @@ def own_name(name: str) -> str:
     return found.group(2) if found else name
 
 
-def _forms(name: str) -> set[str]:
-    return {name.strip().casefold(), wire_name(name).casefold()}
+def _forms(name: str) -> tuple[str, ...]:
+    own, wire = name.strip().casefold(), wire_name(name).casefold()
+    return (own,) if own == wire else (own, wire)
 
 
 def _meanings(schema: ToolSchema) -> list[str]:
