@@ -41,6 +41,18 @@ class ToolSchema(Data, frozen=True, tag="tool_schema"):
     defer: bool = False
 
 
+CALL_SCHEMA = ToolSchema(
+    CALL_TOOL,
+    "Run a tool that was found or activated before, by its name, with arguments that fit its schema.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
+        "required": ["name", "args"],
+    },
+)
+"""The definition of `call_tool`; sources that dispatch their tools share it."""
+
+
 class ToolContext:
     """What a tool may know of the call that runs it.
 

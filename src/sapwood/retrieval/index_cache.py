@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -62,6 +61,8 @@ def read(cache: bytes | str | Path) -> bytes:
 
 def write(cache: str | Path, data: bytes) -> None:
     """Put the bytes in place of the file, in one step; where that fails, a log line says so and the search goes on."""
+    import tempfile  # takes ten milliseconds, which only those who keep an index should pay
+
     path = Path(cache)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from sapwood.core.model import ToolLoading
 from sapwood.core.names import name_map, wire_name
 from sapwood.core.ports import PastRequestStore
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema, effective
+from sapwood.core.tools import CALL_SCHEMA, CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema, effective
 from sapwood.retrieval.tool_search import IndexCache, ToolSearch, Vectors
 
 
@@ -318,15 +318,6 @@ SEARCH_SCHEMA = ToolSchema(
         "type": "object",
         "properties": {"query": {"type": "string", "description": "words for the job, e.g. create invoice"}},
         "required": ["query"],
-    },
-)
-CALL_SCHEMA = ToolSchema(
-    CALL_TOOL,
-    "Run a tool that search_tools has found, by its name, with arguments that fit its schema.",
-    {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
-        "required": ["name", "args"],
     },
 )
 
