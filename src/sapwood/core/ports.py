@@ -5,7 +5,8 @@ Law: the loop and the sources reach the world only through these.
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sapwood.core.events import AgentEvent
 from sapwood.core.memory import MemoryRecord
@@ -276,3 +277,10 @@ class PastRequestStore(Protocol):
     def save(self, requests: Sequence[PastRequest]) -> None:
         """Keep these too. What is over the bounds is left out when it is loaded, so old ones may be dropped."""
         ...
+
+
+Vectors: TypeAlias = Literal["auto"] | bool | Embedder
+"""Search by meaning: `auto` where the extra `vectors` is installed, True, False, or an embedder of one's own."""
+
+IndexCache: TypeAlias = str | Path | bytes
+"""Where an index is kept: a file, which is written where it is missing or of other tools; or the bytes of one."""

@@ -7,22 +7,14 @@ waits for the next question, and one of them at a time makes the changes.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal, TypeAlias
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
-from sapwood.core.ports import Embedder, PastRequestStore
+from sapwood.core.ports import Embedder, IndexCache, PastRequestStore, Vectors
 from sapwood.core.tools import ToolSchema
 from sapwood.retrieval import index_cache
 from sapwood.retrieval.past_requests import PastRequests
 from sapwood.retrieval.static_vectors import StaticVectors, installed_folder
 from sapwood.retrieval.tool_index import ToolIndex
-
-Vectors: TypeAlias = Literal["auto"] | bool | Embedder
-"""Search by meaning: `auto` where the extra `vectors` is installed, True, False, or an embedder of one's own."""
-
-IndexCache: TypeAlias = str | Path | bytes
-"""Where an index is kept: a file, which is written where it is missing or of other tools; or the bytes of one."""
 
 
 class ToolSearch:

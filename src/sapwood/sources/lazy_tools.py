@@ -16,10 +16,9 @@ from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.messages import Message, ToolCall
 from sapwood.core.model import ToolLoading
 from sapwood.core.names import name_map, wire_name
-from sapwood.core.ports import PastRequestStore
+from sapwood.core.ports import IndexCache, PastRequestStore, Vectors
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.tools import CALL_SCHEMA, CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema, effective
-from sapwood.retrieval.tool_search import IndexCache, ToolSearch, Vectors
 
 
 class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +55,8 @@ class LazyToolset:
     """
 
     def __init__(self, tools: Iterable[ToolLike], options: LazyToolsetOptions) -> None:
+        from sapwood.retrieval.tool_search import ToolSearch  # on first use: run_agent imports this file
+
         if options.k < 1:
             raise ConfigError(f"k must be at least 1, not {options.k}")
         if options.store is not None and not options.learn:
