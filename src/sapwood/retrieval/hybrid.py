@@ -67,7 +67,7 @@ class HybridIndex(Generic[K]):
         self.embedder = embedder
         self._text = TextIndex[K](settings.fields, k1=settings.k1)
         self._meanings: dict[K, Meanings] = {}
-        self._vectors: dict[K, Any] = {}
+        self._vectors: dict[K, tuple[Meanings, Any]] = {}  # each with what it was made of
         self._rows: _Rows[K] | None = None
         self._changes = 0
 
@@ -103,10 +103,11 @@ class HybridIndex(Generic[K]):
         if len(question) > _LONGEST:
             question = f"{question[: _LONGEST * 2 // 3]}\n{question[-_LONGEST // 3 :]}"
         steps = clauses(question)
-        asked = [_asked(part) for part in ([question, *steps] if len(steps) > 1 else [question])]
+        parts = [question, *steps] if len(steps) > 1 else [question]
+        asked = [[*question_terms(part), *identifiers(part)] for part in parts]
         if self.embedder is None or not len(self) or not telling(question):
             return self._by_words([_scaled(self._text.scores(words)) for words in asked])
-        return self._by_both([question, *steps] if len(steps) > 1 else [question], asked)
+        return self._by_both(parts, asked)
 
     def _by_words(self, found: Sequence[Mapping[K, float]]) -> dict[K, float]:
         whole, *steps = found
@@ -141,17 +142,18 @@ class HybridIndex(Generic[K]):
         return dict(zip([rows.keys[place] for place in found], scores, strict=True))
 
     def _current_rows(self) -> "_Rows[K]":
-        if self._rows is not None:
-            return self._rows
-        changes, keys, vectors = self._changes, tuple(self._text), self._vectors.copy()
-        meanings = {key: self._meanings.get(key, ()) for key in keys if key not in vectors}
-        if meanings:
-            made = self._vectors_of(meanings)
-            vectors.update(made)
+        """Return the rows as they are, made anew where anything has changed since; a writer may be here meanwhile."""
+        kept, changes = self._rows, self._changes
+        if kept is not None and kept.changes == changes:
+            return kept
+        meanings = {key: self._meanings.get(key, ()) for key in tuple(self._text)}
+        known = self._vectors.copy()
+        missing = {key: found for key, found in meanings.items() if key not in known or known[key][0] is not found}
+        if missing:
+            made = {key: (missing[key], vector) for key, vector in self._vectors_of(missing).items()}
+            known.update(made)
             self._vectors.update(made)
-        rows = _Rows(keys, _numpy().stack([vectors[key] for key in keys]))
-        if changes == self._changes:  # else a writer was here meanwhile, and the next question makes them anew
-            self._rows = rows
+        rows = self._rows = _Rows(tuple(meanings), _numpy().stack([known[key][1] for key in meanings]), changes)
         return rows
 
     def _vectors_of(self, meanings: Mapping[K, Meanings]) -> dict[K, Any]:
@@ -181,7 +183,6 @@ class HybridIndex(Generic[K]):
 
     def _changed(self) -> None:
         self._changes += 1
-        self._rows = None
 
     def prepare(self) -> None:
         """Embed now what the first question would wait for."""
@@ -205,19 +206,20 @@ class HybridIndex(Generic[K]):
         if len(packed.vectors) != 2 * packed.width * len(keys):
             raise ValueError("these are the vectors of other documents")
         self._text.load(keys, packed.text)
-        self._meanings, self._vectors = {}, {}
+        self._meanings, self._vectors = dict.fromkeys(keys, ()), {}
         self._changed()
         if packed.width:
             numbers = _numpy().frombuffer(packed.vectors, dtype="<f2").astype("float32")
             rows = numbers.reshape(len(keys), packed.width)
-            self._vectors = dict(zip(keys, rows, strict=True))
-            self._rows = _Rows(keys, rows)
+            self._vectors = {key: ((), row) for key, row in zip(keys, rows, strict=True)}
+            self._rows = _Rows(keys, rows, self._changes)
 
 
 class _Rows(Generic[K]):
     """The documents as rows of a matrix, made whole and never changed, so that a reader may keep them."""
 
-    def __init__(self, keys: tuple[K, ...], matrix: Any) -> None:
+    def __init__(self, keys: tuple[K, ...], matrix: Any, changes: int) -> None:
+        self.changes = changes
         self.keys = keys
         self.matrix = matrix
         self._places = {key: place for place, key in enumerate(keys)}
@@ -246,10 +248,6 @@ def best(scores: Mapping[K, float], k: int, *, without: Collection[K] = (), orde
     least = sorted(scores.values(), reverse=True)[wanted - 1] if 0 < wanted < len(scores) else -math.inf
     kept = [key for key, score in scores.items() if score >= least and key not in without]
     return sorted(kept, key=lambda key: (-scores[key], order.get(key, 0)))[:k]
-
-
-def _asked(part: str) -> list[str]:
-    return [*question_terms(part), *identifiers(part)]
 
 
 def _scaled(scores: dict[K, float]) -> dict[K, float]:

@@ -90,7 +90,7 @@ class ToolSearch:
         try:
             self._turn.pop()
         except IndexError:
-            return self._index or self._made()
+            return self._made() if self._index is None else self._index
         try:
             if self._index is None:
                 self._index = self._made()

@@ -103,7 +103,7 @@ class LazyToolset:
         """
         known = self.loaded if loaded is None else loaded
         names = self._search.search(query, k=self.options.k, without={*known, *self.pinned})
-        found = [schema_of(self._tools[name]) for name in names]
+        found = [schema_of(self._tools[name]) for name in names if name in self._tools]
         if loaded is None:
             self.loaded.update(dict.fromkeys(schema.name for schema in found))
         return found
