@@ -1,21 +1,24 @@
-"""`python -m benchmarks [NAME ...]`: run the benchmarks and print one table.
+"""`python -m benchmarks [NAME ...]`: run the benchmarks, print one table and write it to build/benchmarks.json.
 
 Each benchmark is a module of this package with a `run() -> list[Row]`. A figure that misses its bar is marked,
 never left out; a peer that is not installed is named in the remark.
 """
 
+import dataclasses
 import importlib
+import json
 import os
 import platform
 import sys
 from collections.abc import Sequence
 
-from benchmarks.rows import Row
+from benchmarks.rows import ROOT, Row
 
 NAMES = (
     *("imports", "first_token", "model_call", "text_delta", "codec_event", "http_delta", "tool_rounds", "many_turns"),
-    *("cache_prefix", "counting", "journal", "governed", "durable"),
+    *("cache_prefix", "counting", "journal", "governed", "durable", "tool_search"),
 )
+FILE = ROOT / "build" / "benchmarks.json"
 
 
 def main(names: Sequence[str]) -> int:
@@ -37,6 +40,10 @@ def main(names: Sequence[str]) -> int:
     print("|---|---|---|---|---|---|")
     for row in rows:
         print(row.markdown())
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(
+        json.dumps([dataclasses.asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return int(any(row.holds is False for row in rows))
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass
 class Row:
-    """One figure. holds: it meets its bar; None where there is none."""
+    """One figure. holds: it meets its bar; None where there is none. figures: the same as plain numbers, for the file."""
 
     what: str
     ours: str
@@ -23,6 +23,7 @@ class Row:
     holds: bool | None = None
     remark: str = ""
     load: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
 
     def line(self) -> str:
         """The figure as a line of text."""

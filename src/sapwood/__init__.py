@@ -135,8 +135,11 @@ if TYPE_CHECKING:
     from sapwood.core.parts import AgentPart as AgentPart
     from sapwood.core.parts import AgentTextPart as AgentTextPart
     from sapwood.core.parts import AgentToolPart as AgentToolPart
+    from sapwood.core.past_request import PastRequest as PastRequest
     from sapwood.core.ports import ConversationStore as ConversationStore
+    from sapwood.core.ports import Embedder as Embedder
     from sapwood.core.ports import MemoryStore as MemoryStore
+    from sapwood.core.ports import PastRequestStore as PastRequestStore
     from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
@@ -163,6 +166,7 @@ if TYPE_CHECKING:
     from sapwood.memory.recall import format_memory_block as format_memory_block
     from sapwood.memory.recall import recall_memory as recall_memory
     from sapwood.memory.remember import remember_facts as remember_facts
+    from sapwood.retrieval.static_vectors import StaticVectors as StaticVectors
     from sapwood.sources.compaction import CompactionOptions as CompactionOptions
     from sapwood.sources.compaction import compaction_source as compaction_source
     from sapwood.sources.lazy_tools import LazyToolset as LazyToolset
@@ -227,6 +231,7 @@ __all__ = [
     "ConversationStore",
     "ConversationSummary",
     "DiskFullError",
+    "Embedder",
     "ExternalResult",
     "FallbackProvider",
     "File",
@@ -266,6 +271,8 @@ __all__ = [
     "OutputDelta",
     "OutputMissingError",
     "OutputType",
+    "PastRequest",
+    "PastRequestStore",
     "PreparedContext",
     "Price",
     "ProviderNotInstalledError",
@@ -296,6 +303,7 @@ __all__ = [
     "Skill",
     "SkillRegistry",
     "SqliteStore",
+    "StaticVectors",
     "StoreError",
     "StoredRun",
     "SubagentDefinition",

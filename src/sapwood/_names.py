@@ -186,4 +186,9 @@ NAMES = {
     "memory_tool_source": "sapwood.sources.memory_tool",
     "FolderFiles": "sapwood.stores.folder_files",
     "InProcessFiles": "sapwood.stores.in_process_files",
+    # search
+    "Embedder": "sapwood.core.ports",
+    "StaticVectors": "sapwood.retrieval.static_vectors",
+    "PastRequest": "sapwood.core.past_request",
+    "PastRequestStore": "sapwood.core.ports",
 }

@@ -91,6 +91,7 @@ from sapwood.core.model import (
     UsageChunk,
 )
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
+from sapwood.core.past_request import PastRequest
 from sapwood.core.run import Child, OpenCall, Run
 from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunSummary, StoredRun
 from sapwood.core.struct import Data
@@ -203,6 +204,7 @@ OTHERS: list[Data] = [
     Opaque("kind", {"anthropic": {"id": 1}}),
     REPLY,
     RECORD,
+    PastRequest("invoices.create", "bill ACME", "run-1"),
     RecallOptions(3, "fact", 0.2),
     MemoryEntry("a", "file", 3),
     MemoryFileLimits(max_files=5),

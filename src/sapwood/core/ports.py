@@ -5,12 +5,14 @@ Law: the loop and the sources reach the world only through these.
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from sapwood.core.events import AgentEvent
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.messages import Message
 from sapwood.core.model import AnyIterable
+from sapwood.core.past_request import PastRequest
 from sapwood.core.run import Run
 from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunStatus, RunSummary, StoredRun
 from sapwood.core.tools import MaybeAwaitable
@@ -221,3 +223,64 @@ class RunStore(Protocol):
     def delete(self, run_id: str) -> MaybeAwaitable[bool]:
         """Remove a run; False where there was none. Raises ConflictError while somebody alive holds it."""
         ...
+
+
+class ArrayOfRows(Protocol):
+    """Anything that NumPy takes as an array, such as one of its own."""
+
+    def __array__(self) -> Any:
+        """Return the array."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """What turns texts into vectors, for searches by meaning.
+
+    >>> class Letters:
+    ...     name = "letters/1"
+    ...     def embed(self, texts):
+    ...         return [[text.count("a"), text.count("b")] for text in texts]
+    >>> isinstance(Letters(), Embedder)
+    True
+    """
+
+    @property
+    def name(self) -> str:
+        """Stands for the vectors in an index cache: another name, and the cache is made anew."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | ArrayOfRows:
+        """Return one vector for each text, all of one length; a NumPy array of rows will do."""
+        ...
+
+
+@runtime_checkable
+class PastRequestStore(Protocol):
+    """Where the requests that lazy tools have served outlive the process. Its methods are plain functions.
+
+    >>> class Kept:
+    ...     def __init__(self):
+    ...         self.rows = []
+    ...     def load(self):
+    ...         return self.rows
+    ...     def save(self, requests):
+    ...         self.rows += requests
+    >>> isinstance(Kept(), PastRequestStore)
+    True
+    """
+
+    def load(self) -> Sequence[PastRequest]:
+        """Return what was saved, the oldest first; asked once, before the first search."""
+        ...
+
+    def save(self, requests: Sequence[PastRequest]) -> None:
+        """Keep these too. What is over the bounds is left out when it is loaded, so old ones may be dropped."""
+        ...
+
+
+Vectors: TypeAlias = Literal["auto"] | bool | Embedder
+"""Search by meaning: `auto` where the extra `vectors` is installed, True, False, or an embedder of one's own."""
+
+IndexCache: TypeAlias = str | Path | bytes
+"""Where an index is kept: a file, which is written where it is missing or of other tools; or the bytes of one."""

@@ -1,11 +1,10 @@
 """Lazy tools: a large toolset behind `search_tools`, so that its schemas stay out of the context.
 
 Laws: what is loaded is read from the transcript, never from a flag in here; a pattern from the model is words,
-never a regular expression; an exact tool name always ranks first.
+never a regular expression; an exact tool name always ranks first; a turn is learnt from once, and only when asked.
 Source: guide D, "Lazy toolset".
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,12 @@ import msgspec
 from sapwood.context.meter import estimate_tokens
 from sapwood.context.source import ContextSource, Contribution, Loaded, Turn
 from sapwood.core.errors import ConfigError, ToolNameCollision
-from sapwood.core.messages import ToolCall
+from sapwood.core.messages import Message, ToolCall
 from sapwood.core.model import ToolLoading
 from sapwood.core.names import name_map, wire_name
+from sapwood.core.ports import IndexCache, PastRequestStore, Vectors
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import CALL_SCHEMA, CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema
-from sapwood.core.words import words
+from sapwood.core.tools import CALL_SCHEMA, CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema, effective
 
 
 class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,12 +27,21 @@ class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
     pin: names (own or wire) of tools that are always callable. k: tools that one search loads at most.
     menu_tokens: room for the list of names in the system prompt; what does not fit is counted in it.
     loading: how a found tool becomes callable; None takes what the turn says.
+    vectors: search by meaning too: `auto` where the extra `vectors` is installed, True, False, or an embedder.
+    groups: what is said of the tools whose names begin with a group's name, `notes` for `notes.list`.
+    learn: the user's words of a turn in which a found tool ran without an error find that tool from then on.
+    store: where what was learnt outlives the process. cache: a file for the index, or its bytes.
     """
 
     pin: Sequence[str] = ()
     k: int = 5
     menu_tokens: int = 300
     loading: ToolLoading | None = None
+    vectors: Vectors = "auto"
+    groups: Mapping[str, str] = {}
+    learn: bool = False
+    store: PastRequestStore | None = None
+    cache: IndexCache | None = None
 
 
 LazyToolSourceOptions = LazyToolsetOptions
@@ -47,14 +55,24 @@ class LazyToolset:
     """
 
     def __init__(self, tools: Iterable[ToolLike], options: LazyToolsetOptions) -> None:
+        from sapwood.retrieval.tool_search import ToolSearch  # on first use: run_agent imports this file
+
         if options.k < 1:
             raise ConfigError(f"k must be at least 1, not {options.k}")
+        if options.store is not None and not options.learn:
+            raise ConfigError("a store of past requests is given, but learn is False; set learn=True to use it")
         self.options = options
         self._tools = {schema_of(tool).name: tool for tool in _checked(tools)}
         self.name_map: Mapping[str, str] = name_map(self._tools)
         self.pinned = tuple(self._pin(name) for name in options.pin)
         self.loaded: dict[str, None] = {}
-        self._index = _Index({name: schema_of(tool) for name, tool in self._tools.items()})
+        self._search = ToolSearch(
+            lambda: [schema_of(tool) for tool in self._tools.values()],
+            vectors=options.vectors,
+            groups=options.groups,
+            cache=options.cache,
+            store=options.store,
+        )
 
     @property
     def tools(self) -> list[ToolSchema]:
@@ -84,7 +102,8 @@ class LazyToolset:
         loaded: own names; None takes, and extends, what this object has loaded before.
         """
         known = self.loaded if loaded is None else loaded
-        found = self._index.search(query, {*known, *self.pinned}, self.options.k)
+        names = self._search.search(query, k=self.options.k, without={*known, *self.pinned})
+        found = [schema_of(self._tools[name]) for name in names if name in self._tools]
         if loaded is None:
             self.loaded.update(dict.fromkeys(schema.name for schema in found))
         return found
@@ -95,8 +114,58 @@ class LazyToolset:
             return None
         return search_result(self.search(str(arguments.get("query", ""))), with_schemas=False)
 
+    def scores(self, query: str) -> dict[str, float]:
+        """Return own names of the tools that a query finds, with their scores: about 0 to 1, higher is better."""
+        return self._search.scores(query)
+
+    def add(self, tools: Iterable[ToolLike]) -> None:
+        """Add tools, as when a server has new ones; one of a name that is here is replaced. The index follows.
+
+        Raises ToolNameCollision where two names become one.
+        """
+        added = {schema_of(tool).name: tool for tool in _checked(tools)}
+        merged = {**self._tools, **added}
+        self.name_map, self._tools = name_map(merged), merged
+        self._search.add(schema_of(tool) for tool in added.values())
+
+    def remove(self, name: str) -> bool:
+        """Remove a tool that is not pinned, by its own or wire name; False where there is none.
+
+        Raises ConfigError for a pinned one.
+        """
+        original = self.own_name(name)
+        if original in self.pinned:
+            raise ConfigError(f"{name!r} is pinned; a pinned tool cannot be removed")
+        if original is None:
+            return False
+        kept = {own: tool for own, tool in self._tools.items() if own != original}
+        self.name_map, self._tools = name_map(kept), kept
+        self.loaded.pop(original, None)
+        self._search.remove(original)
+        return True
+
+    def learn(self, request: str, tools: Iterable[str], *, run_id: str = "") -> list[str]:
+        """Keep a request for the tools that served it, by own or wire name; return those for which it was new.
+
+        run_id: a run is learnt from once. Works whatever `learn` says: that is for turns.
+        """
+        names = (self.own_name(name) for name in tools)
+        return self._search.learn([name for name in names if name is not None], request, run_id=run_id)
+
+    def prepare(self) -> None:
+        """Make the index, or load it from the cache, now and not in the first search; as when a server starts."""
+        self._search.prepare()
+
+    def index_bytes(self) -> bytes:
+        """Return the index of the tools as they are now, for `cache=`; what was learnt is not in it."""
+        return self._search.to_bytes()
+
+    def own_name(self, name: str) -> str | None:
+        """Return the own name of a tool that is called by its own or its wire name; None where there is none."""
+        return name if name in self._tools else self.name_map.get(name)
+
     def _pin(self, name: str) -> str:
-        original = name if name in self._tools else self.name_map.get(name)
+        original = self.own_name(name)
         if original is None:
             raise ConfigError(f"pin names {name!r}, which is not among the tools: {', '.join(self._tools)[:500]}")
         return original
@@ -141,6 +210,13 @@ class LazyToolSource(ContextSource):
         result = search_result(found, with_schemas=self._loading(turn) == "dispatch")
         return Loaded(result=result, tools=tuple(schema.name for schema in found))
 
+    def commit(self, turn: Turn) -> None:
+        """Learn from the turn, where that was asked for: which found tools ran without an error."""
+        if self._toolset.options.learn:
+            pinned = self._toolset.pinned
+            used = [name for name in _ran(turn.messages, turn.text) if self._toolset.own_name(name) not in pinned]
+            self._toolset.learn(turn.text, used, run_id=turn.run_id)
+
     def _loading(self, turn: Turn) -> ToolLoading:
         return self._toolset.options.loading or turn.tool_loading
 
@@ -153,6 +229,11 @@ def lazy_toolset(
     k: int = 5,
     menu_tokens: int = 300,
     loading: ToolLoading | None = None,
+    vectors: Vectors = "auto",
+    groups: Mapping[str, str] | None = None,
+    learn: bool = False,
+    store: PastRequestStore | None = None,
+    cache: IndexCache | None = None,
 ) -> LazyToolset:
     """Return a toolset whose schemas stay out of the context until they are searched for.
 
@@ -160,7 +241,18 @@ def lazy_toolset(
     >>> [tool.name for tool in lazy.search("list my notes")]
     ['notes.list']
     """
-    return LazyToolset(tools, options or LazyToolsetOptions(pin=pin, k=k, menu_tokens=menu_tokens, loading=loading))
+    options = options or LazyToolsetOptions(
+        pin=pin,
+        k=k,
+        menu_tokens=menu_tokens,
+        loading=loading,
+        vectors=vectors,
+        groups=groups or {},
+        learn=learn,
+        store=store,
+        cache=cache,
+    )
+    return LazyToolset(tools, options)
 
 
 def lazy_tool_source(
@@ -171,6 +263,11 @@ def lazy_tool_source(
     k: int = 5,
     menu_tokens: int = 300,
     loading: ToolLoading | None = None,
+    vectors: Vectors = "auto",
+    groups: Mapping[str, str] | None = None,
+    learn: bool = False,
+    store: PastRequestStore | None = None,
+    cache: IndexCache | None = None,
 ) -> LazyToolSource:
     """Return a source named `tools` that defers a toolset behind `search_tools`.
 
@@ -179,7 +276,20 @@ def lazy_tool_source(
     """
     if isinstance(tools, LazyToolset):
         return LazyToolSource(tools)
-    return LazyToolSource(lazy_toolset(tools, options, pin=pin, k=k, menu_tokens=menu_tokens, loading=loading))
+    toolset = lazy_toolset(
+        tools,
+        options,
+        pin=pin,
+        k=k,
+        menu_tokens=menu_tokens,
+        loading=loading,
+        vectors=vectors,
+        groups=groups,
+        learn=learn,
+        store=store,
+        cache=cache,
+    )
+    return LazyToolSource(toolset)
 
 
 def search_result(found: Sequence[ToolSchema], *, with_schemas: bool) -> dict[str, Any]:
@@ -240,32 +350,14 @@ def _shorter(count: int) -> Iterable[int]:
     yield 0
 
 
-class _Index:
-    """Keyword overlap with name and description; rare words count more, words of the name twice."""
-
-    def __init__(self, schemas: Mapping[str, ToolSchema]) -> None:
-        self._schemas = schemas
-        self._weights: dict[str, dict[str, float]] = {}
-        frequency: dict[str, int] = {}
-        for name, schema in schemas.items():
-            weights = dict.fromkeys(words(schema.description), 1.0)
-            weights.update(dict.fromkeys(words(name), 2.0))
-            for word in weights:
-                frequency[word] = frequency.get(word, 0) + 1
-            self._weights[name] = weights
-        total = len(schemas)
-        self._rarity = {word: math.log(1 + total / count) for word, count in frequency.items()}
-
-    def search(self, query: str, excluded: Collection[str], k: int) -> list[ToolSchema]:
-        asked = dict.fromkeys(words(query))
-        exact = {query.strip(), wire_name(query.strip())}
-        scored: list[tuple[float, int, str]] = []
-        for position, (name, weights) in enumerate(self._weights.items()):
-            if name in excluded:
-                continue
-            score = sum(weights[word] * self._rarity[word] for word in asked if word in weights)
-            if name in exact or wire_name(name) in exact:
-                score = math.inf
-            if score > 0:
-                scored.append((-score, position, name))
-        return [self._schemas[name] for _, _, name in sorted(scored)[:k]]
+def _ran(messages: Sequence[Message], prompt: str) -> list[str]:
+    """Return the tools that ran without an error since the prompt, by own name, the last one first."""
+    names: dict[str, None] = {}
+    failed: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "user" and message.text == prompt:
+            break
+        failed.update(result.key for result in message.tool_results if result.is_error)
+        calls = (call for call in message.tool_calls if call.key and call.key not in failed)
+        names.update(dict.fromkeys(effective(call).name for call in calls))
+    return list(names)
