@@ -433,3 +433,23 @@ def test_a_failed_summary_names_what_it_would_have_replaced() -> None:
     source = compaction_source(at=500, summarise=lambda messages: "word " * 900)
     with pytest.raises(CompactionError, match=r"takes \d+ tokens"):
         compacted(source, History(exchanges(talk(20))))
+
+
+def test_an_activated_skill_stays_word_for_word_over_many_compactions() -> None:
+    from sapwood import Skill
+
+    skill = Skill(name="reports", description="Writes reports.", instructions="Always end with the word HERON.")
+    model = scripted(
+        calls(call("activate_skill", {"skill_name": "reports"})), says("Ready."), *[says("word " * 80)] * 60
+    )
+    own = Agent(llm=model, max_tokens=3_000, max_response_tokens=200).with_skill(skill)
+    own.with_compaction(compact_fn="checklist")
+    history: Any = ()
+    due = 0
+    for number in range(60):
+        events = list(own.stream(f"report {number} " + "please " * 40, messages=history))
+        due += len(finished(events))
+        history = own.last_messages
+        assert "Always end with the word HERON." in shown(model.requests[-1])
+    assert due > 3
+    assert [result.skill for message in history for result in message.tool_results if result.skill] == ["reports"]
