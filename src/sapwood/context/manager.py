@@ -88,6 +88,8 @@ class ContextManager:
         self.count_tools = count_tools
         self.trim_history = trim_history
         self.on_error: OnError = on_error
+        allocations = budget.allocations if isinstance(budget, TokenBudget) else ()
+        self._allocations = {item.source: item for item in allocations}
 
     def with_sources(self, more: Sequence[ContextSource | SourceLike]) -> "ContextManager":
         """Return this manager with more sources at the end."""
@@ -268,10 +270,6 @@ class ContextManager:
             method = _method(source, name)
             if method is not None:
                 yield source, method
-
-    @property
-    def _allocations(self) -> dict[str, Allocation]:
-        return {item.source: item for item in self.budget.allocations} if isinstance(self.budget, TokenBudget) else {}
 
     def _failed(self, source: str, error: Exception) -> ContextUpdated:
         if self.on_error == "raise":
