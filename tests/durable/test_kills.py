@@ -108,7 +108,7 @@ def test_three_hundred_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) 
 
 
 @pytest.mark.parametrize("point", [name for name in names() if not name.startswith("files.")])
-@pytest.mark.parametrize("visit", [1, 3])
+@pytest.mark.parametrize("visit", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_a_process_killed_at_any_fault_point_loses_and_repeats_nothing(tmp_path: Path, point: str, visit: int) -> None:
     turns = 6
     process = start(tmp_path, 7, turns, point, str(visit))

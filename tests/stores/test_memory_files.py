@@ -48,6 +48,6 @@ class FolderMachine(MemoryFilesMachine):
 
 
 TestInProcessMachine: Any = InProcessMachine.TestCase
-TestInProcessMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestInProcessMachine.settings = settings(max_examples=60, stateful_step_count=40)
 TestFolderMachine: Any = FolderMachine.TestCase
 TestFolderMachine.settings = settings(max_examples=20, stateful_step_count=25)
