@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -32,7 +33,9 @@ def names(folder: Path | None = None) -> list[str]:
     """
     found: set[str] = set()
     for path in sorted((folder or Path(sapwood.__file__).parent).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        # Parsing a whole library takes a second, and few of its files have a point.
+        for node in ast.walk(ast.parse(source)) if "fault.point" in source else ():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "fault.point":
                 found.add(_literal(node, path))
     return sorted(found)
@@ -50,7 +53,7 @@ def crash_at(name: str, *, visit: int = 1, how: How = "raise") -> Generator[None
     Traceback (most recent call last):
     sapwood.testing.faults.Crash: tool.announced
     """
-    if name not in (known := names()):
+    if name not in (known := _known()):
         raise ValueError(f"there is no fault point {name!r}; there are {', '.join(known)}")
     left = visit
 
@@ -88,6 +91,11 @@ def visits() -> Generator[Counter[str]]:
         yield counted
     finally:
         fault.watch(before)
+
+
+@cache
+def _known() -> list[str]:
+    return names()
 
 
 def _crash(name: str, how: How) -> None:
