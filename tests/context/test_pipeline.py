@@ -1,6 +1,7 @@
 """ContextPipeline: the fluent door, plain and async, with each kind of memory."""
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -172,6 +173,12 @@ def test_a_step_that_fails_ends_the_build_with_what_was_known(how: str) -> None:
     assert raised.value.step == "broken"
     assert raised.value.diagnostics["failed_step"] == "broken"
     assert [step["name"] for step in raised.value.diagnostics["steps"]] == ["more"]  # type: ignore[attr-defined]
+
+
+def test_the_error_of_a_step_survives_the_way_to_another_process() -> None:
+    error = StepResultError("odd", step="s", diagnostics={"failed_step": "s"})
+    twin = pickle.loads(pickle.dumps(error))
+    assert (type(twin), str(twin), twin.step, twin.diagnostics) == (StepResultError, "odd", "s", {"failed_step": "s"})
 
 
 @BOTH
