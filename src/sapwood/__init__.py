@@ -19,18 +19,27 @@ if TYPE_CHECKING:
     from sapwood.agent.subagents import SubagentDefinition as SubagentDefinition
     from sapwood.agent.toolsets import to_tool_source as to_tool_source
     from sapwood.agent.toolsets import to_toolset as to_toolset
+    from sapwood.context.formatters import AnthropicFormatter as AnthropicFormatter
+    from sapwood.context.formatters import GenericTextFormatter as GenericTextFormatter
+    from sapwood.context.formatters import OpenAIFormatter as OpenAIFormatter
     from sapwood.context.manager import ContextManager as ContextManager
     from sapwood.context.manager import ContextManagerOptions as ContextManagerOptions
     from sapwood.context.manager import HistoryOptions as HistoryOptions
     from sapwood.context.manager import PreparedContext as PreparedContext
     from sapwood.context.manager import create_context_manager as create_context_manager
+    from sapwood.context.pipeline import ContextPipeline as ContextPipeline
     from sapwood.context.result import ContextResult as ContextResult
+    from sapwood.context.result import ContextWindow as ContextWindow
     from sapwood.context.source import ContextSource as ContextSource
     from sapwood.context.source import Contribution as Contribution
     from sapwood.context.source import Loaded as Loaded
     from sapwood.context.source import Saved as Saved
     from sapwood.context.source import Selection as Selection
     from sapwood.context.source import Turn as Turn
+    from sapwood.context.steps import PipelineStep as PipelineStep
+    from sapwood.context.steps import filter_step as filter_step
+    from sapwood.context.steps import reranker_step as reranker_step
+    from sapwood.context.steps import retriever_step as retriever_step
     from sapwood.core.agent_tool import AgentTool as AgentTool
     from sapwood.core.approval import ApprovalDecision as ApprovalDecision
     from sapwood.core.approval import ApprovalGrant as ApprovalGrant
@@ -44,6 +53,10 @@ if TYPE_CHECKING:
     from sapwood.core.budget import default_chat_budget as default_chat_budget
     from sapwood.core.budget import default_rag_budget as default_rag_budget
     from sapwood.core.cancel import CancelToken as CancelToken
+    from sapwood.core.context_item import ContextItem as ContextItem
+    from sapwood.core.context_item import QueryBundle as QueryBundle
+    from sapwood.core.context_item import SourceType as SourceType
+    from sapwood.core.context_item import conversation_items as conversation_items
     from sapwood.core.diagnostics import ChildTurn as ChildTurn
     from sapwood.core.diagnostics import TurnDiagnostics as TurnDiagnostics
     from sapwood.core.errors import AuthenticationError as AuthenticationError
@@ -60,6 +73,7 @@ if TYPE_CHECKING:
     from sapwood.core.errors import LLMTimeoutError as LLMTimeoutError
     from sapwood.core.errors import ModelNotFoundError as ModelNotFoundError
     from sapwood.core.errors import OutputMissingError as OutputMissingError
+    from sapwood.core.errors import PipelineExecutionError as PipelineExecutionError
     from sapwood.core.errors import ProviderNotInstalledError as ProviderNotInstalledError
     from sapwood.core.errors import RateLimitError as RateLimitError
     from sapwood.core.errors import RunCancelledError as RunCancelledError
@@ -143,6 +157,7 @@ if TYPE_CHECKING:
     from sapwood.core.ports import RunStore as RunStore
     from sapwood.core.ports import Runtime as Runtime
     from sapwood.core.run import Run as Run
+    from sapwood.core.scope import RetrievalScope as RetrievalScope
     from sapwood.core.skill import Skill as Skill
     from sapwood.core.stored import Compacted as Compacted
     from sapwood.core.stored import Conversation as Conversation
@@ -198,6 +213,7 @@ __all__ = [
     "AgentToolPart",
     "Allocation",
     "AnthropicClientLike",
+    "AnthropicFormatter",
     "ApprovalDecision",
     "ApprovalGrant",
     "ApprovalRequest",
@@ -217,14 +233,17 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "ContentFilterError",
+    "ContextItem",
     "ContextLedger",
     "ContextManager",
     "ContextManagerOptions",
     "ContextOverflowError",
+    "ContextPipeline",
     "ContextPrepared",
     "ContextResult",
     "ContextSource",
     "ContextUpdated",
+    "ContextWindow",
     "Contribution",
     "Conversation",
     "ConversationBusyError",
@@ -236,6 +255,7 @@ __all__ = [
     "FallbackProvider",
     "File",
     "FolderFiles",
+    "GenericTextFormatter",
     "Grants",
     "HistoryDiverged",
     "HistoryOptions",
@@ -267,20 +287,25 @@ __all__ = [
     "ModelProfile",
     "ModelRequest",
     "NamedTool",
+    "OpenAIFormatter",
     "OutputChecked",
     "OutputDelta",
     "OutputMissingError",
     "OutputType",
     "PastRequest",
     "PastRequestStore",
+    "PipelineExecutionError",
+    "PipelineStep",
     "PreparedContext",
     "Price",
     "ProviderNotInstalledError",
     "ProviderWaiting",
+    "QueryBundle",
     "RateLimitError",
     "RecallOptions",
     "Reply",
     "RestartChunk",
+    "RetrievalScope",
     "RoundFinished",
     "RoundRestarted",
     "RoundStarted",
@@ -302,6 +327,7 @@ __all__ = [
     "ServerToolStarted",
     "Skill",
     "SkillRegistry",
+    "SourceType",
     "SqliteStore",
     "StaticVectors",
     "StoreError",
@@ -341,12 +367,14 @@ __all__ = [
     "UsageLimits",
     "__version__",
     "compaction_source",
+    "conversation_items",
     "create_context_manager",
     "create_memory_store",
     "create_provider",
     "default_agent_budget",
     "default_chat_budget",
     "default_rag_budget",
+    "filter_step",
     "format_memory_block",
     "lazy_tool_source",
     "lazy_toolset",
@@ -359,6 +387,8 @@ __all__ = [
     "register_model",
     "register_provider",
     "remember_facts",
+    "reranker_step",
+    "retriever_step",
     "run_agent",
     "to_tool_source",
     "to_toolset",

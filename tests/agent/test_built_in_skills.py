@@ -125,7 +125,7 @@ async def embed_later(text: str) -> list[float]:
         (with_vector, {"embed_fn": lambda text: [0.5]}, "[s] bees [0.5] 5"),
         (with_vector, {"embed_fn": embed_later}, "[s] bees [1.0, 2.0] 5"),
         (lambda query, **more: [str(sorted(more))], {"embed_fn": lambda text: [0.5]}, "['embedding', 'top_k']"),
-        (later, {"embed_fn": lambda text: 1 / 0, "top_k": 1}, "bees 0"),
+        (lambda query: [f"{query} {query.embedding}"], {"embed_fn": embed_later}, "bees [1.0, 2.0]"),
     ],
 )
 def test_documents_are_searched_once_the_skill_is_active(

@@ -15,6 +15,7 @@ from sapwood.core.approval import ApprovalDecision, ApprovalGrant, ApprovalReque
 from sapwood.core.budget import Allocation, TokenBudget
 from sapwood.core.check_schema import check_schema
 from sapwood.core.codec import event_from_json, from_json, json_schema, to_json
+from sapwood.core.context_item import ContextItem, SourceType
 from sapwood.core.decide import (
     CallModel,
     CheckOutput,
@@ -93,6 +94,7 @@ from sapwood.core.model import (
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
 from sapwood.core.past_request import PastRequest
 from sapwood.core.run import Child, OpenCall, Run
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.stored import Compacted, Conversation, ConversationSummary, RunSummary, StoredRun
 from sapwood.core.struct import Data
 from sapwood.core.tools import ToolSchema
@@ -245,6 +247,8 @@ OTHERS: list[Data] = [
     Reply((Text("a"),), "max_tokens", USAGE, "b", "req"),
     Allocation("memory", 100, "truncate"),
     TokenBudget(1_000, 100, (Allocation("memory", 100),)),
+    ContextItem(content="Bees like lavender.", source=SourceType.RETRIEVAL, score=0.5, metadata={"title": "garden"}),
+    RetrievalScope(include=("/law",), exclude=("/law/drafts",)),
     AgentTextPart("a"),
     AgentToolPart("add", {"a": 1}, {"sum": 3}, True, "ap1"),
     AgentMemoryPart("recalled", (RECORD,)),
@@ -314,7 +318,7 @@ def test_defaults_are_left_out_of_json_and_come_back(value: Data) -> None:
     needed = {field.name: getattr(value, field.name) for field in fields if field.required}
     least = type(value)(**needed)
     names = {field.encode_name for field in fields if field.required}
-    made_by_a_function = {"input_schema"}  # so it cannot be told from another value
+    made_by_a_function = {"input_schema", "id"} - names  # so it cannot be told from another value
     assert set(json.loads(to_json(least))) - made_by_a_function == {"type", *names}
     assert from_json(to_json(least), type(value)) == least
 

@@ -13,15 +13,17 @@ import msgspec
 
 from sapwood.agent.answers import Answers
 from sapwood.agent.assemble import assemble, below, require_prices, without_summariser
-from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig, Tokenizer
+from sapwood.agent.config import DEFAULT_MODEL, DEFAULT_RESPONSE_TOKENS, AgentConfig
 from sapwood.agent.durable import history_of, resumed_turn, stored_turn
-from sapwood.agent.fluent import Configured, models_of, ttl_of
+from sapwood.agent.fluent import Configured
+from sapwood.agent.models import models_of, ttl_of
 from sapwood.agent.output import Output, value_of
 from sapwood.agent.paused import PausedRuns
 from sapwood.agent.prompt import History, Prompt, to_history, to_prompt
 from sapwood.agent.subagents import agent_tool
 from sapwood.context.meter import Calibration
 from sapwood.context.result import ContextResult
+from sapwood.context.tokenizer import Tokenizer
 from sapwood.core.approval import Answer
 from sapwood.core.cancel import CancelToken
 from sapwood.core.diagnostics import Cause, TurnDiagnostics

@@ -11,6 +11,7 @@ from sapwood.agent.subagents import Subagent, spawners
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
 from sapwood.context.source import ContextSource, SourceLike
+from sapwood.context.steps import narrowed
 from sapwood.context.summarise import ModelSummariser
 from sapwood.core.budget import TokenBudget
 from sapwood.core.cancel import CancelToken
@@ -60,9 +61,8 @@ def assemble(
     require_prices(config.usage_limits, provider)
     _warn_of_unknown_tools(config)
     output_mode, is_forced = _output_mode(config, provider), can_force(provider)
-    sources = list(_sources(config))
     inherited = tuple(_compaction(config, provider))
-    sources.extend(inherited)
+    sources = [*_sources(config), *inherited]
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
     context = ContextManager(sources=sources, budget=budget, trim_history=True)
@@ -91,6 +91,7 @@ def assemble(
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
         inherited=inherited,
+        retrieval_scope=config.retrieval_scope,
     )
 
 
@@ -203,6 +204,7 @@ def below(
         tool_timeout_seconds=_smaller(above.tool_timeout_seconds, spec.tool_timeout_seconds),
         tool_result_max_tokens=_smaller(above.tool_result_max_tokens, spec.tool_result_max_tokens),
         tells_budget=above.tells_budget or spec.tells_budget,
+        retrieval_scope=narrowed(above.retrieval_scope, spec.retrieval_scope),
     )
 
 
@@ -279,6 +281,8 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
         yield SubagentSource({item.name: item.description for item in config.subagents})
     if config.memory_tool is not None:
         yield config.memory_tool
+    if not config.pipeline.is_empty:
+        yield config.pipeline.as_source()
     yield from config.sources
 
 

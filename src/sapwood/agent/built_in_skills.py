@@ -5,37 +5,25 @@ plain or async; what is not found is an error result.
 Source: guide A, "Built-in Skills".
 """
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from sapwood.context.steps import Retriever, narrowed, options_for, parameters_of, within
+from sapwood.core.context_item import ContextItem, QueryBundle
 from sapwood.core.errors import ConfigError, ToolError
-from sapwood.core.json_object import is_object
+from sapwood.core.maybe import then
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.ports import MemoryStore
 from sapwood.core.require import shown
-from sapwood.core.tools import JsonObject, MaybeAwaitable
+from sapwood.core.scope import RetrievalScope
+from sapwood.core.tools import JsonObject, MaybeAwaitable, ToolContext
 
 if TYPE_CHECKING:
     from sapwood.core.skill import Skill
 
-T = TypeVar("T")
-U = TypeVar("U")
 MAX_HITS = 5
 MAX_HIT_CHARACTERS = 500
-
-
-class RetrieverLike(Protocol):
-    """Anything that finds documents for a question."""
-
-    def retrieve(self, query: Any, top_k: int = MAX_HITS) -> MaybeAwaitable[Iterable[Any]]:
-        """Return the hits, best first."""
-        ...
-
-
-Retriever: TypeAlias = RetrieverLike | Callable[..., MaybeAwaitable[Iterable[Any]]]
-"""A function of a question, or an object with `retrieve`; plain or async."""
 
 
 def memory_skill(memory: MemoryStore) -> "Skill":
@@ -85,25 +73,25 @@ class _Facts:
         self._store = store
 
     def save(self, fact: str) -> MaybeAwaitable[str]:
-        return _then(self._store.save(_filled(fact), kind="fact"), _saved)
+        return then(self._store.save(_filled(fact), kind="fact"), _saved)
 
     def search(self, query: str) -> MaybeAwaitable[str]:
-        return _then(self._store.search(query), _found)
+        return then(self._store.search(query), _found)
 
     def update(self, fact_id: str, content: str) -> MaybeAwaitable[str]:
         # Kept first, so that nothing is lost where the store fails in between.
-        return _then(self._store.save(_filled(content), kind="fact"), partial(self._replaced, fact_id))
+        return then(self._store.save(_filled(content), kind="fact"), partial(self._replaced, fact_id))
 
     def _replaced(self, fact_id: str, record: MemoryRecord) -> MaybeAwaitable[str]:
-        return _then(self._store.forget(fact_id), partial(self._told, fact_id, record))
+        return then(self._store.forget(fact_id), partial(self._told, fact_id, record))
 
     def _told(self, fact_id: str, record: MemoryRecord, was_there: bool) -> MaybeAwaitable[str]:
         if was_there:
             return f"Updated: {record.text} (id: {record.id})"
-        return _then(self._store.forget(record.id), lambda _: _missing(fact_id))
+        return then(self._store.forget(record.id), lambda _: _missing(fact_id))
 
     def delete(self, fact_id: str) -> MaybeAwaitable[str]:
-        return _then(self._store.forget(fact_id), lambda done: f"Deleted {fact_id}" if done else _missing(fact_id))
+        return then(self._store.forget(fact_id), lambda done: f"Deleted {fact_id}" if done else _missing(fact_id))
 
 
 def _filled(text: str) -> str:
@@ -129,12 +117,15 @@ def rag_skill(
     embed_fn: Callable[[str], MaybeAwaitable[Sequence[float]]] | None = None,
     *,
     top_k: int = MAX_HITS,
+    scope: RetrievalScope | None = None,
 ) -> "Skill":
     """Return a skill with one tool, `search_docs(query)`, which the model activates when it needs to look something up.
 
     retriever: a function of the question, or an object with `retrieve`; hits are texts, dictionaries or objects with
-    `content` or `text`, and may name a `section`. It is given `top_k` and `embedding` where it takes them; whatever
-    it returns, at most top_k hits are shown, 500 characters of each. embed_fn: makes the embedding of the question.
+    `content` or `text`, and may name a `section`. The question is a QueryBundle, which is a text too; `top_k`,
+    `embedding` and `scope` are handed over as well where they are taken. Whatever it returns, at most top_k hits are
+    shown, 500 characters of each. embed_fn: makes the embedding of the question. scope: what lies elsewhere is not
+    shown; the scope of the agent (`with_scope`) counts beside it.
 
     Raises ConfigError for what is no retriever.
 
@@ -149,7 +140,7 @@ def rag_skill(
         raise ConfigError(f"rag_skill takes a function or an object with retrieve(), not {shown(retriever)}")
     if top_k < 1:
         raise ConfigError(f"top_k must be at least 1, not {top_k}")
-    search = _Search(cast("Callable[..., Any]", found), embed_fn, top_k)
+    search = _Search(cast("Callable[..., Any]", found), embed_fn, top_k, scope)
     query = _text("what to look for, in words")
     tool = _tool("search_docs", "Search the documents.", search.run, read_only=True, query=query)
     return Skill(
@@ -165,61 +156,37 @@ def rag_skill(
 
 class _Search:
     def __init__(
-        self, retrieve: Callable[..., Any], embed: Callable[[str], MaybeAwaitable[Sequence[float]]] | None, top_k: int
+        self,
+        retrieve: Callable[..., Any],
+        embed: Callable[[str], MaybeAwaitable[Sequence[float]]] | None,
+        top_k: int,
+        scope: RetrievalScope | None,
     ) -> None:
         self._retrieve = retrieve
         self._embed = embed
         self._top_k = top_k
-        try:
-            parameters = tuple(inspect.signature(retrieve).parameters.values())
-        except (TypeError, ValueError):  # a function of C does not tell
-            parameters = ()
-        takes_any = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters)
-        names = {item.name for item in parameters}
-        self._takes = {name for name in ("top_k", "embedding") if takes_any or name in names}
+        self._scope = scope
+        self._takes = parameters_of(retrieve)
 
-    def run(self, query: str) -> MaybeAwaitable[str]:
-        if self._embed is None or "embedding" not in self._takes:
-            return self._ask(query)
-        return _then(self._embed(query), lambda vector: self._ask(query, embedding=vector))
+    def run(self, query: str, context: ToolContext | None = None) -> MaybeAwaitable[str]:
+        scope = narrowed(context.scope if context is not None else None, self._scope)
+        if self._embed is None:
+            return self._ask(QueryBundle(query), scope)
+        return then(self._embed(query), lambda vector: self._ask(QueryBundle(query, embedding=vector), scope))
 
-    def _ask(self, query: str, **more: Any) -> MaybeAwaitable[str]:
-        if "top_k" in self._takes:
-            more["top_k"] = self._top_k
-        return _then(self._retrieve(query, **more), self._shown)
+    def _ask(self, query: QueryBundle, scope: RetrievalScope | None) -> MaybeAwaitable[str]:
+        options = options_for(self._takes, top_k=self._top_k, embedding=query.embedding, scope=scope)
 
-    def _shown(self, hits: Iterable[Any]) -> str:
-        texts = [_hit(hit) for hit, _ in zip(hits, range(self._top_k), strict=False)]
-        return "\n---\n".join(texts) or "Nothing was found."
+        def told(hits: Iterable[Any]) -> str:
+            return "\n---\n".join(map(_shown, within(hits, self._top_k, scope))) or "Nothing was found."
+
+        return then(self._retrieve(query, **options), told)
 
 
-def _hit(hit: Any) -> str:
-    fields: Mapping[str, Any] = hit if is_object(hit) else {}
-    text = next((found for name in ("content", "text") if (found := _field(hit, fields, name))), None)
-    if text is None:
-        text = hit if isinstance(hit, str) else str(hit)
-    metadata = _field(hit, fields, "metadata")
-    section = _field(hit, fields, "section") or (metadata.get("section") if is_object(metadata) else None)
-    text = str(text)
+def _shown(item: ContextItem) -> str:
+    text, section = item.content, item.metadata.get("section")
     cut = text if len(text) <= MAX_HIT_CHARACTERS else f"{text[:MAX_HIT_CHARACTERS]}…"
     return f"[{section}] {cut}" if section else cut
-
-
-def _field(hit: Any, fields: Mapping[str, Any], name: str) -> Any:
-    return fields.get(name) if fields else getattr(hit, name, None)
-
-
-def _then(value: MaybeAwaitable[T], follow: Callable[[T], MaybeAwaitable[U]]) -> MaybeAwaitable[U]:
-    """Return what follows from a value, at once or, where it is to be awaited, later."""
-    if not inspect.isawaitable(value):
-        return follow(value)
-
-    async def later(awaited: Awaitable[T]) -> U:
-        result: Any = follow(await awaited)
-        done: U = await result if inspect.isawaitable(result) else result
-        return done
-
-    return later(value)
 
 
 def _text(description: str) -> JsonObject:

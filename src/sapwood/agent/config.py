@@ -1,7 +1,7 @@
 """AgentConfig: everything that an Agent was told, frozen; each `with_*` replaces one field."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,12 +9,15 @@ from sapwood.agent.durable import Keeping
 from sapwood.agent.output import Output
 from sapwood.agent.skills import Scope
 from sapwood.agent.subagents import MAX_DEPTH, Subagent
+from sapwood.context.pipeline import ContextPipeline
 from sapwood.context.source import ContextSource, SourceLike
+from sapwood.context.tokenizer import Tokenizer, counter_of
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
 from sapwood.core.model import CacheTtl, LLMProvider
 from sapwood.core.require import MOST_SECONDS, require_number, shown
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions
@@ -25,18 +28,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_RESPONSE_TOKENS = 1_024
-
-
-@runtime_checkable
-class TokenizerLike(Protocol):
-    """Anything that counts tokens of a text."""
-
-    def count_tokens(self, text: str) -> int:
-        """Return the tokens of a text."""
-        ...
-
-
-Tokenizer: TypeAlias = TokenizerLike | Callable[[str], int]
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +73,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     skill_sources: tuple[ContextSource, ...] = ()
     skill_tools: tuple[ToolSchema | BoundTool, ...] = ()
     memory_tool: MemoryToolSource | None = None
+    pipeline: ContextPipeline = msgspec.field(default_factory=ContextPipeline)
+    retrieval_scope: RetrievalScope | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):
@@ -118,8 +111,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def count(self) -> Callable[[str], int] | None:
         """The exact counter, None to estimate."""
-        tokenizer = self.tokenizer
-        return tokenizer.count_tokens if isinstance(tokenizer, TokenizerLike) else tokenizer
+        return counter_of(self.tokenizer)
 
 
 def _require(name: str, value: object, rule: str) -> None:

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
+from sapwood.agent.models import create
 from sapwood.agent.output import output_of
 from sapwood.agent.skills import (
     Scope,
@@ -26,16 +27,18 @@ from sapwood.agent.skills import (
     warn_of_length,
 )
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
+from sapwood.context.pipeline import ContextPipeline
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.context.summarise import Summariser
 from sapwood.core.budget import TokenBudget
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.limits import UsageLimits
 from sapwood.core.memory_files import MemoryFileLimits, MemoryFiles
-from sapwood.core.model import CacheTtl, LLMProvider, OutputMode
+from sapwood.core.model import LLMProvider, OutputMode
 from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
 from sapwood.core.tools import FINAL_RESULT, ApprovalRule, BoundTool
 from sapwood.llm.fallback import FallbackProvider
@@ -129,6 +132,25 @@ class Configured:
         """Add context sources, such as `memory_source(...)` or `lazy_tool_source(...)`; asked in this order."""
         require_series("with_sources", sources, "context sources")
         return self._set(sources=(*self._config.sources, *sources))
+
+    def with_pipeline(self, pipeline: ContextPipeline) -> Self:
+        """Use a pipeline: its system prompts follow this agent's, what its memory and steps bring is chosen each turn.
+
+        It is the pipeline itself, so what is added to it later counts, from the next turn on. Its budget holds within
+        this agent's; its formatter has no part in a turn. The last call counts. Raises ConfigError for another thing.
+        """
+        if not isinstance(pipeline, ContextPipeline):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+            raise ConfigError(f"with_pipeline takes a ContextPipeline, not {type(pipeline).__name__}")
+        return self._set(pipeline=pipeline)
+
+    def with_scope(self, scope: RetrievalScope | None) -> Self:
+        """Say which documents may be searched: by the steps of a pipeline, `rag_skill`, and tools that read `scope`.
+
+        Subagents are held to it, and may only narrow it. None takes it away. Raises ConfigError for another thing.
+        """
+        if scope is not None and not isinstance(scope, RetrievalScope):  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+            raise ConfigError(f"with_scope takes a RetrievalScope, not {type(scope).__name__}")
+        return self._set(retrieval_scope=scope)
 
     def with_budget(self, budget: TokenBudget) -> Self:
         """Set the window, the reserve for the reply and the shares of the sources."""
@@ -321,6 +343,11 @@ class Configured:
         return self._set(keeping=with_runs(self._config.keeping, store))
 
     @property
+    def pipeline(self) -> ContextPipeline:
+        """The pipeline of this agent: that of `with_pipeline`, or one of its own, to add steps to."""
+        return self._config.pipeline
+
+    @property
     def can_ask(self) -> bool:
         """It was told what to do about calls that need a person: `with_approval` was called."""
         return self._config.approve is not None or self._config.defers
@@ -413,10 +440,10 @@ class Configured:
     def _llm(self) -> LLMProvider:
         if self._provider is None:
             config = self._config
-            self._provider = config.llm or _create(config.model, config.api_key, config.base_url)
+            self._provider = config.llm or create(config.model, config.api_key, config.base_url)
             if config.fallbacks:
                 others = [
-                    _create(item, self._key_for(item), None) if isinstance(item, str) else item
+                    create(item, self._key_for(item), None) if isinstance(item, str) else item
                     for item in config.fallbacks
                 ]
                 self._provider = FallbackProvider([self._provider, *others])
@@ -428,32 +455,6 @@ class Configured:
 
         config = self._config
         return config.api_key if provider_of(model) == provider_of(config.model) else None
-
-
-def _create(model: str, api_key: str | None, base_url: str | None) -> LLMProvider:
-    from sapwood.llm.registry import create_provider
-
-    return create_provider(model, api_key=api_key, base_url=base_url)
-
-
-def models_of(fallbacks: Sequence[str | LLMProvider] | None) -> tuple[str | LLMProvider, ...]:
-    """Return the fallbacks of an agent; raises ConfigError for what is no model."""
-    if isinstance(fallbacks, str):
-        raise ConfigError(f"fallbacks must be a list of models, such as [{fallbacks!r}]")
-    for item in fallbacks or ():
-        if isinstance(item, str):
-            _require_known(item)
-        elif not hasattr(item, "stream"):
-            raise ConfigError(
-                f"a fallback is a model's name or a provider (create_provider(...)), not {type(item).__name__}"
-            )
-    return tuple(fallbacks or ())
-
-
-def _require_known(model: str) -> None:
-    from sapwood.llm.registry import require_known
-
-    require_known(model)
 
 
 def _require_distinct(config: AgentConfig) -> None:
@@ -480,14 +481,3 @@ def _callables(name: str, hooks: Any) -> tuple[Any, ...]:
         if not callable(hook):
             raise ConfigError(f"{name} takes functions, not {hook!r}")
     return found
-
-
-def ttl_of(cache: bool | CacheTtl) -> CacheTtl | None:
-    """Return how long the cache is kept; raises ConfigError for what is no such time."""
-    if cache is False:
-        return None
-    if cache is True:
-        return "5m"
-    if cache not in ("5m", "1h"):
-        raise ConfigError(f'cache must be True, False, "5m" or "1h", not {cache!r}')
-    return cache

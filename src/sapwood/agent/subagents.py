@@ -16,6 +16,7 @@ from sapwood.core.limits import UsageLimits
 from sapwood.core.messages import Message
 from sapwood.core.model import LLMProvider
 from sapwood.core.require import MOST_SECONDS, require_number, require_series, shown
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.tool_forms import ToolLike
 from sapwood.loop.spec import ChildTurnSpec, LiveTurn, Spawn
 from sapwood.sources.subagents import TASK
@@ -36,7 +37,7 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     output_model: its answer is the JSON of this. max_output_retries: tries after the first.
     max_rounds: model calls in one task. usage_limits: of one task; the caller's pool counts beside them.
     timeout: seconds for one task, without the time that a person takes to answer; None for no limit.
-    subagents: agents below it.
+    subagents: agents below it. scope: which documents it may search, of those that the caller may.
 
     Raises ConfigError for a name that is no tool name or a value that cannot work.
 
@@ -56,6 +57,7 @@ class SubagentDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     usage_limits: UsageLimits | None = None
     timeout: float | None = None
     subagents: "tuple[SubagentDefinition, ...]" = ()
+    scope: RetrievalScope | None = None
 
     def __post_init__(self) -> None:
         _require_known_by("subagent", self.name, self.description, self.timeout)
@@ -98,6 +100,8 @@ def agent_of(definition: SubagentDefinition) -> "Agent":
         agent = agent.with_tools(definition.tools)
     if definition.subagents:
         agent = agent.with_subagents(definition.subagents)
+    if definition.scope is not None:
+        agent = agent.with_scope(definition.scope)
     if definition.output_model is not None:
         agent = agent.with_output_model(definition.output_model, max_output_retries=definition.max_output_retries)
     return agent

@@ -16,6 +16,7 @@ from sapwood.core.ledger import Section
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.messages import Message, ToolCall
 from sapwood.core.model import ToolLoading
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import BoundTool, MaybeAwaitable, ToolSchema
 from sapwood.core.usage import Usage
 
@@ -89,6 +90,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     loaded: names of lazy tools that are callable already. count: text -> tokens.
     skills: names of the skills whose instructions the transcript holds.
     tool_loading, placement: what the turn does where a source was told nothing else.
+    scope: which documents may be searched; None for all.
     """
 
     run_id: str = ""
@@ -101,6 +103,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = "system"
     count: Callable[[str], int] = len
     skills: tuple[str, ...] = ()
+    scope: RetrievalScope | None = None
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,13 @@
     │   └── TooLargeError        one event is over the size that a store takes
     ├── RunPausedError           the run waits for a person
     ├── OutputMissingError       a run ended without a valid output
+    ├── PipelineExecutionError   a step of a context pipeline failed
+    │   └── StepResultError      it returned something else than items
     ├── UsageLimitError          a usage limit was reached whose policy is to raise
     ├── ConversationBusyError    another turn runs on the same conversation
     ├── RunCancelledError        the turn was told to stop
     ├── StepTimeoutError · StepCancelledError    a step did not end by itself
-    ├── BlockingCallError        something async was met inside a running loop
+    ├── BlockingCallError        something async was met where nothing can await it
     └── ToolError                raised BY tools: its message is meant for the model
 
 Laws: no key and no full prompt ever stands in a message. Inside a turn a tool's failure, a limit
@@ -202,6 +204,25 @@ class OutputMissingError(SapwoodError, ValueError):
         return type(self), (str(self),), self.__dict__.copy()
 
 
+class PipelineExecutionError(SapwoodError):
+    """A step of a context pipeline failed; its own error is the cause.
+
+    step: its name. diagnostics: what was known until then, with `failed_step`.
+    """
+
+    def __init__(self, message: str, *, step: str = "", diagnostics: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.diagnostics = dict(diagnostics or {})
+
+    def __reduce__(self) -> tuple[type["PipelineExecutionError"], tuple[str], dict[str, object]]:
+        return type(self), (str(self),), self.__dict__.copy()
+
+
+class StepResultError(PipelineExecutionError, TypeError):
+    """A step of a context pipeline returned something else than a list of items."""
+
+
 class UsageLimitError(SapwoodError):
     """A usage limit was reached whose policy is `raise`. breach: which one, and by how much (a LimitBreach)."""
 
@@ -237,7 +258,7 @@ class StepCancelledError(SapwoodError):
 
 
 class BlockingCallError(SapwoodError, TypeError):
-    """Something async was met by the synchronous API inside a running event loop."""
+    """Something async was met by the synchronous API where nothing can await it: inside a running event loop, say."""
 
 
 class ToolError(SapwoodError):

@@ -12,6 +12,7 @@ import msgspec
 
 from sapwood.core.json_object import read_object
 from sapwood.core.messages import ToolCall
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.struct import Data
 
 T = TypeVar("T")
@@ -67,9 +68,10 @@ class ToolContext:
     A parameter annotated with this class is filled by the loop and is absent from the schema.
     idempotency_key: the same for every attempt at this call; hand it to the service that is called.
     path: ids of the calls that lead to the turn that made this call; empty at the top.
+    scope: which documents the tool may search (`Agent.with_scope`); None for all.
     """
 
-    __slots__ = ("_cancelled", "idempotency_key", "name", "path", "run_id", "tool_call_key")
+    __slots__ = ("_cancelled", "idempotency_key", "name", "path", "run_id", "scope", "tool_call_key")
 
     def __init__(
         self,
@@ -78,12 +80,14 @@ class ToolContext:
         name: str = "",
         tool_call_key: str = "",
         path: tuple[str, ...] = (),
+        scope: RetrievalScope | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self.run_id = run_id
         self.name = name
         self.tool_call_key = tool_call_key
         self.path = path
+        self.scope = scope
         self.idempotency_key = f"{run_id}/{'/'.join((*path, tool_call_key))}"
         self._cancelled = cancelled
 

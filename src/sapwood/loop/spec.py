@@ -21,6 +21,7 @@ from sapwood.core.messages import Message
 from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
 from sapwood.core.partial_json import GrowingJson
 from sapwood.core.run import Run
+from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import FINAL_RESULT, MaybeAwaitable
 from sapwood.core.transcript import Joined, Running, Transcript, active_skills, loaded_names
 from sapwood.core.usage import Usage
@@ -92,6 +93,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
     inherited: sources that subagents get as well, where they have none of that name.
+    retrieval_scope: which documents sources and tools may search; None for all.
     """
 
     provider: LLMProvider
@@ -123,6 +125,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 3
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
     inherited: tuple[ContextSource, ...] = ()
+    retrieval_scope: RetrievalScope | None = None
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""
@@ -397,6 +400,7 @@ class LiveTurn:
             tool_loading=spec.tool_loading,
             placement=spec.placement,
             count=spec.meter.text,
+            scope=spec.retrieval_scope,
         )
 
     def next_call_estimate(self, run: Run) -> int:

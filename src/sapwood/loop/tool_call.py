@@ -389,6 +389,7 @@ class _Call:
             name=self.call.name,
             tool_call_key=self.item.call.key,
             path=spec.path,
+            scope=spec.retrieval_scope,
             cancelled=(lambda: cancel.cancelled) if cancel is not None else None,
         )
         # A runtime tells plain from async by the function, and moves plain ones to a thread.
