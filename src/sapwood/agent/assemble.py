@@ -53,7 +53,7 @@ def assemble(
 ) -> TurnSpec:
     """Return what a turn of this agent needs."""
     profile = provider.profile
-    window = _window(config, profile)
+    window = _window(config, profile, calibration)
     reserve = _reserve(config, window, provider)
     budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
@@ -260,10 +260,11 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
     yield from config.sources
 
 
-def _window(config: AgentConfig, profile: ModelProfile) -> int:
-    """Return the window to plan for: the smaller of what was asked and what the model has."""
+def _window(config: AgentConfig, profile: ModelProfile, calibration: Calibration) -> int:
+    """Return the window to plan for: the smallest of what was asked, what the model has, and what it said it takes."""
     asked = config.budget.total_tokens if config.budget else config.max_tokens
-    return min(asked, profile.context_window) if profile.context_window else asked
+    told = calibration.limit(profile.origin)
+    return min(size for size in (asked, profile.context_window, told) if size)
 
 
 def _reserve(config: AgentConfig, window: int, provider: LLMProvider) -> int:

@@ -295,8 +295,8 @@ class LiveTurn:
 
     def can_shorten(self, run: Run) -> bool:
         """Tell whether a request that the provider found too long can be made shorter, which is done once a turn."""
-        context = self.spec.context
-        return not run.room and len(self.past(run)) > 0 and (context.trim_history or context.compacts)
+        has_more = len(self.past(run)) > 0 or any(message.tool_results for message in run.messages)
+        return not run.room and has_more and self.spec.context.shortens
 
     def offer(self, offered: Offered) -> None:
         """Take what the sources contribute for this segment."""
