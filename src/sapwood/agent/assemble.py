@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from sapwood.agent.config import DEFAULT_RESPONSE_TOKENS, AgentConfig
+from sapwood.agent.context_management import ladder_options, native_edits
 from sapwood.agent.subagents import Subagent, spawners
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
@@ -55,17 +56,15 @@ def assemble(
     profile = provider.profile
     window = _window(config, profile, calibration)
     reserve = _reserve(config, window, provider)
-    budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
-    require_prices(config.usage_limits, provider)
-    _warn_of_unknown_tools(config)
+    _check(config, provider)
     output_mode, is_forced = _output_mode(config, provider), can_force(provider)
-    sources = list(_sources(config))
-    inherited = tuple(_compaction(config, provider))
-    sources.extend(inherited)
+    edits = native_edits(config.context_edits, (item.profile for item in _chain(provider)), room=room)
+    inherited = tuple(_compaction(config, provider, edits, room))
+    sources = [*_sources(config), *inherited]
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
-    context = ContextManager(sources=sources, budget=budget, trim_history=True)
+    context = ContextManager(sources=sources, budget=config.budget or TokenBudget(window, reserve), trim_history=True)
     return TurnSpec(
         provider=provider,
         context=context,
@@ -99,16 +98,25 @@ def assemble(
         tells_budget=config.remaining_budget,
         max_depth=config.max_depth,
         inherited=inherited,
+        context_edits=edits,
     )
 
 
-def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextSource]:
-    options = config.compaction
+def _compaction(
+    config: AgentConfig, provider: LLMProvider, native: tuple[dict[str, Any], ...], room: int
+) -> Iterable[ContextSource]:
+    origin = provider.profile.origin
+    options = ladder_options(config.context_edits, native, config.compaction, room=room, origin=origin)
     if options is None:
         return
-    if not config.compacts_itself:  # the agent's own model writes the summary
+    if not config.compacts_itself and options.summarise is not None:  # the agent's own model writes the summary
         options = msgspec.structs.replace(options, summarise=ModelSummariser(provider))
     yield CompactionSource(options)
+
+
+def _check(config: AgentConfig, provider: LLMProvider) -> None:
+    require_prices(config.usage_limits, provider)
+    _warn_of_unknown_tools(config)
 
 
 def _warn_of_unknown_tools(config: AgentConfig) -> None:
@@ -165,7 +173,9 @@ def below(
         expires_seconds=_smaller(above.gate.expires_seconds, spec.gate.expires_seconds),
         asks_unknown=above.gate.asks_unknown or spec.gate.asks_unknown,
     )
-    asking = {"retry": above.retry, "cache": above.cache} if inherits else {}
+    asking: dict[str, Any] = {"retry": above.retry, "cache": above.cache} if inherits else {}
+    if inherits and not spec.context_edits:
+        asking["context_edits"] = above.context_edits
     return msgspec.structs.replace(
         spec,
         **asking,

@@ -82,6 +82,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     skill_sources: tuple[ContextSource, ...] = ()
     skill_tools: tuple[ToolSchema | BoundTool, ...] = ()
     memory_tool: MemoryToolSource | None = None
+    context_edits: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 from sapwood.context.plan import require_fit
 from sapwood.context.render import ledger, measure, place_marks, render
+from sapwood.core.context_edits import is_edited, is_summarised
 from sapwood.core.decide import CallModel
 from sapwood.core.errors import ConfigError, ContextOverflowError, LLMError, ServerError
 from sapwood.core.events import (
@@ -139,6 +140,7 @@ def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> t
         max_tokens=spec.max_response_tokens,
         notice="\n".join([*words, note] if note else words) or None,
         output_schema=spec.output_schema(action.output),
+        context_edits=spec.context_edits,
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
     return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections
@@ -295,7 +297,7 @@ def _broke_off(provider: LLMProvider) -> ServerError:
 
 
 def _watch(reply: Reply, request: ModelRequest, run: Run, live: LiveTurn, rt: Runtime) -> None:
-    if reply.usage is not None:
+    if reply.usage is not None and not is_edited(Message("assistant", reply.content)):
         origin = reply.origin or live.provider.profile.origin
         live.spec.watch.note(origin, request, reply.usage, now=rt.monotonic(), run_id=run.run_id)
 
@@ -346,9 +348,9 @@ def _added(
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
     usage = _priced(reply.usage or _estimated(reply, sent_tokens, live), origin, reply.model)
-    if reply.usage is not None and origin == spec.provider.profile.origin:
-        live.fixed.learn(request, reply.usage.input_tokens)
     message = Message("assistant", tuple(parts), origin)
+    if reply.usage is not None and origin == spec.provider.profile.origin and not _is_edited(request, message):
+        live.fixed.learn(request, reply.usage.input_tokens)
     return MessageAdded(
         message=message,
         usage=asking.lost + usage,
@@ -356,6 +358,11 @@ def _added(
         refuse_calls=action.final,
         takes_output=action.output == "tool",
     )
+
+
+def _is_edited(request: ModelRequest, reply: Message) -> bool:
+    """Tell whether the provider counted less than was sent: it edited the context now, or summarised it before."""
+    return is_edited(reply) or (bool(request.context_edits) and any(map(is_summarised, request.transcript)))
 
 
 def _priced(usage: Usage, origin: str, answered: str = "") -> Usage:

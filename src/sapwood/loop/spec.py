@@ -91,7 +91,8 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
-    inherited: sources that subagents get as well, where they have none of that name.
+    inherited: sources that subagents get as well, where they have none of that name. context_edits: what the provider
+    itself does about a long context.
     """
 
     provider: LLMProvider
@@ -123,6 +124,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 3
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
     inherited: tuple[ContextSource, ...] = ()
+    context_edits: tuple[dict[str, Any], ...] = ()
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""

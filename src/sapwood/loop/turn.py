@@ -11,6 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from sapwood.core import fault
+from sapwood.core.context_edits import made_edits
 from sapwood.core.decide import (
     Action,
     CallModel,
@@ -257,6 +258,9 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
         ledger = ledger.replace(
             reported_tokens=usage.input_tokens, cached_tokens=usage.cache_read_tokens, cost_usd=usage.cost_usd
         )
+    reply = run.messages[:-1] if run.calls else run.messages
+    if ledger is not None and reply and (made := made_edits(reply[-1])):
+        ledger = ledger.replace(lines=(*ledger.lines, *made))
     yield RoundFinished(
         round=run.round,
         usage=RoundUsage(
