@@ -16,7 +16,7 @@ from benchmarks.rows import ROOT, Row
 
 NAMES = (
     *("imports", "first_token", "model_call", "text_delta", "codec_event", "http_delta", "tool_rounds", "many_turns"),
-    *("cache_prefix", "counting", "journal", "governed", "durable", "tool_search"),
+    *("cache_prefix", "counting", "journal", "governed", "durable", "tool_search", "compaction"),
 )
 FILE = ROOT / "build" / "benchmarks.json"
 

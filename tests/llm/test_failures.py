@@ -67,6 +67,69 @@ def test_a_request_that_is_too_long_is_told_in_all_spellings(status: int, body: 
 
 
 @pytest.mark.parametrize(
+    ("message", "requested", "limit"),
+    [
+        ("prompt is too long: 3333404 tokens > 200000 maximum", 3_333_404, 200_000),
+        ("input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000", 195_000, 200_000),
+        (
+            "This model's maximum context length is 8192 tokens. However, you requested 9200 tokens (8000 in the "
+            "messages, 200 in the functions, and 1000 in the completion).",
+            8_200,
+            8_192,
+        ),
+        (
+            "This model's maximum context length is 4097 tokens, however you requested 5000 tokens (4500 in your "
+            "prompt; 500 for the completion).",
+            4_500,
+            4_097,
+        ),
+        ("This model's maximum context length is 16385 tokens, your messages resulted in 20000 tokens", 20_000, 16_385),
+        ("maximum context length is 4096 tokens and your request has 3500 input tokens", 3_500, 4_096),
+        (
+            "This endpoint's maximum context length is 200000 tokens. However, you requested about 2500121 tokens "
+            "(2500021 of text input, 100 of tool input). Please reduce the length of either one",
+            2_500_121,
+            200_000,
+        ),
+        (
+            "The input token count (2500000) exceeds the maximum number of tokens allowed (1048576).",
+            2_500_000,
+            1_048_576,
+        ),
+        ("input token count is 1200000 but model only supports up to 1048576", 1_200_000, 1_048_576),
+        ("Range of input length should be [1, 30720]", None, 30_720),
+        ("Your request exceeded model token limit: 8192 (requested: 9000)", 9_000, 8_192),
+        ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 537_812, 131_072),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096.", 5_000, 4_096),
+        ("request (4,390 tokens) exceeds the available context size (4,096 tokens)", 4_390, 4_096),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 1000", 4_000, 4_096),
+        ("prompt token count of 150000 exceeds the limit of 128000", 150_000, 128_000),
+        (
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292.",
+            4_292,
+            4_081,
+        ),
+        # What is asked for a minute counts the reply in and is a guess, so only the limit is taken.
+        ("Request too large for m on tokens per min (TPM): Limit 30000, Requested 59000.", None, 30_000),
+        ("prompt too long; exceeded max context length by 10 tokens", None, None),
+        ("prompt is too long: 9999999999999 tokens > 0 maximum", None, None),
+        ("Your input exceeds the context window of this model.", None, None),
+    ],
+)
+def test_a_request_that_is_too_long_tells_its_sizes(message: str, requested: int | None, limit: int | None) -> None:
+    error = of(429 if "per min" in message else 400, said(message, code="context_length_exceeded"))
+    assert isinstance(error, ContextOverflowError)
+    assert (error.requested_tokens, error.limit_tokens) == (requested, limit)
+
+
+def test_sizes_in_fields_of_their_own_are_read_too() -> None:
+    body = said("the request exceeds the available context size.", n_prompt_tokens=4_390, n_ctx=4_096)
+    error = of(400, body)
+    assert isinstance(error, ContextOverflowError)
+    assert (error.requested_tokens, error.limit_tokens) == (4_390, 4_096)
+
+
+@pytest.mark.parametrize(
     ("status", "body", "kind", "transient"),
     [
         (400, said("bad"), LLMError, False),

@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from sapwood.agent.config import DEFAULT_RESPONSE_TOKENS, AgentConfig
+from sapwood.agent.context_management import ladder_options, native_edits
 from sapwood.agent.subagents import Subagent, spawners
 from sapwood.context.manager import ContextManager
 from sapwood.context.meter import Calibration, Meter
@@ -54,18 +55,17 @@ def assemble(
 ) -> TurnSpec:
     """Return what a turn of this agent needs."""
     profile = provider.profile
-    window = _window(config, profile)
+    window = _window(config, profile, calibration)
     reserve = _reserve(config, window, provider)
-    budget = config.budget or TokenBudget(window, reserve)
     room = window - reserve
-    require_prices(config.usage_limits, provider)
-    _warn_of_unknown_tools(config)
+    _check(config, provider)
     output_mode, is_forced = _output_mode(config, provider), can_force(provider)
-    inherited = tuple(_compaction(config, provider))
+    edits = native_edits(config.context_edits, (item.profile for item in _chain(provider)), room=room)
+    inherited = tuple(_compaction(config, provider, edits, room))
     sources = [*_sources(config), *inherited]
     if config.output is not None and output_mode is not None:
         sources.append(OutputSource(config.output.type, mode=output_mode, is_forced=is_forced))
-    context = ContextManager(sources=sources, budget=budget, trim_history=True)
+    context = ContextManager(sources=sources, budget=config.budget or TokenBudget(window, reserve), trim_history=True)
     _warn_of_unknown_allocations(context)
     policy = _policy(config, context, room, output_mode, forces=is_forced)
     return TurnSpec(
@@ -92,6 +92,7 @@ def assemble(
         max_depth=config.max_depth,
         inherited=inherited,
         retrieval_scope=config.retrieval_scope,
+        context_edits=edits,
     )
 
 
@@ -111,20 +112,23 @@ def _policy(
     )
 
 
-def _compaction(config: AgentConfig, provider: LLMProvider) -> Iterable[ContextSource]:
-    options = config.compaction
+def _compaction(
+    config: AgentConfig, provider: LLMProvider, native: tuple[dict[str, Any], ...], room: int
+) -> Iterable[ContextSource]:
+    origin = provider.profile.origin
+    options = ladder_options(config.context_edits, native, config.compaction, room=room, origin=origin)
     if options is None:
         return
-    if not config.compacts_itself:  # the agent's own model writes the summary
+    if not config.compacts_itself and options.summarise is not None:  # the agent's own model writes the summary
         options = msgspec.structs.replace(options, summarise=ModelSummariser(provider))
     yield CompactionSource(options)
 
 
 def without_summariser(config: AgentConfig) -> AgentConfig:
     """Return a config whose compaction asks no model and no function, to look at a request that is not sent."""
-    if config.compaction is None:
-        return config
-    options = msgspec.structs.replace(config.compaction, summarise="checklist")
+    options = config.compaction
+    if options is not None and options.summarise is not None:
+        options = msgspec.structs.replace(options, summarise="checklist")
     return config.changed(compaction=options, compacts_itself=True)
 
 
@@ -132,6 +136,11 @@ def _warn_of_unknown_allocations(context: ContextManager) -> None:
     for name in context.unknown_allocations(("memory", "retrieval")):  # those of the default budgets
         known = ", ".join(sorted({"history", *(source.name for source in context.sources)}))
         warnings.warn(f"the budget has a share for {name!r}, which is no source here; known: {known}", stacklevel=2)
+
+
+def _check(config: AgentConfig, provider: LLMProvider) -> None:
+    require_prices(config.usage_limits, provider)
+    _warn_of_unknown_tools(config)
 
 
 def _warn_of_unknown_tools(config: AgentConfig) -> None:
@@ -188,7 +197,9 @@ def below(
         expires_seconds=_smaller(above.gate.expires_seconds, spec.gate.expires_seconds),
         asks_unknown=above.gate.asks_unknown or spec.gate.asks_unknown,
     )
-    asking = {"retry": above.retry, "cache": above.cache} if inherits else {}
+    asking: dict[str, Any] = {"retry": above.retry, "cache": above.cache} if inherits else {}
+    if inherits and not spec.context_edits:
+        asking["context_edits"] = above.context_edits
     return msgspec.structs.replace(
         spec,
         **asking,
@@ -286,10 +297,11 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
     yield from config.sources
 
 
-def _window(config: AgentConfig, profile: ModelProfile) -> int:
-    """Return the window to plan for: the smaller of what was asked and what the model has."""
+def _window(config: AgentConfig, profile: ModelProfile, calibration: Calibration) -> int:
+    """Return the window to plan for: the smallest of what was asked, what the model has, and what it said it takes."""
     asked = config.budget.total_tokens if config.budget else config.max_tokens
-    return min(asked, profile.context_window) if profile.context_window else asked
+    told = calibration.limit(profile.origin)
+    return min(size for size in (asked, profile.context_window, told) if size)
 
 
 def _reserve(config: AgentConfig, window: int, provider: LLMProvider) -> int:

@@ -75,6 +75,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     memory_tool: MemoryToolSource | None = None
     pipeline: ContextPipeline = msgspec.field(default_factory=ContextPipeline)
     retrieval_scope: RetrievalScope | None = None
+    context_edits: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -5,7 +5,7 @@ Law: a `with_*` replaces fields of a frozen config, so a turn that runs is never
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
+from sapwood.agent.context_management import checked_edits
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.models import create
 from sapwood.agent.output import output_of
@@ -186,6 +187,12 @@ class Configured:
             pin_first=pin_first,
         )
         return self._set(compaction=options, compacts_itself=compact_fn is not None)
+
+    def with_context_management(self, config: Mapping[str, Any]) -> Self:
+        """Have a long context edited by the provider, else by our ladder: Anthropic's `{"edits": [...]}`.
+
+        Raises ConfigError for a config that is none; in a turn, for an edit that nobody can make."""
+        return self._set(context_edits=checked_edits(config))
 
     def with_usage_limits(
         self,

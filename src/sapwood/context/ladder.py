@@ -5,7 +5,7 @@ Laws: an exchange stays whole or goes whole, so no call loses its result; what i
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -34,15 +34,17 @@ def result_id(result: ToolResult) -> str:
     return hashlib.sha256(encoded).hexdigest()[:8]
 
 
-def clear_results(history: History, word: Word, *, keep: int, least: int = LEAST_TOKENS) -> History:
+def clear_results(
+    history: History, word: Word, *, keep: int, least: int = LEAST_TOKENS, kept_tools: Collection[str] = ()
+) -> History:
     """Put a word in the place of all results but those of the newest `keep` exchanges that have any.
 
     Results that activated a skill or made tools callable stay, and those of pinned messages; so does what has fewer
-    than `least` tokens.
+    than `least` tokens, and what these tools gave.
     """
     having = [place for place, exchange in enumerate(history) if any(message.tool_results for message in exchange)]
     old = set(having[: max(0, len(having) - keep)])
-    return _with_words(history, lambda place, result: place in old, word, least)
+    return _with_words(history, lambda place, result: place in old and result.name not in kept_tools, word, least)
 
 
 def trim_results(history: History, *, limit: int, note: Word) -> History:

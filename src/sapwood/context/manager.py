@@ -113,6 +113,11 @@ class ContextManager:
         """There is something to ask before each turn whether the history should be shortened."""
         return self.compactor is not None
 
+    @property
+    def shortens(self) -> bool:
+        """A history that is too long can be made shorter: by trimming, by the history option or by a source."""
+        return self.trim_history or self.compacts or any(True for _ in self._having("compact"))
+
     def wanted_room(self, window: int) -> int:
         """Return the tokens of a window that history should leave to the sources that select.
 

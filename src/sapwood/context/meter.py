@@ -142,10 +142,19 @@ class Calibration:
     (an Agent holds one for all its turns), not to a turn.
     """
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_limits", "_lines")
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
+        self._limits: dict[str, int] = {}
+
+    def limit(self, origin: str) -> int | None:
+        """Return the tokens that the model's provider named as the most it takes, None where it never did."""
+        return self._limits.get(origin)
+
+    def learn_limit(self, origin: str, tokens: int) -> None:
+        """Take into account what a provider named as the most it takes, when it refused a request."""
+        self._limits[origin] = tokens
 
     def ratio(self, origin: str, expected: float = 1.0) -> float:
         """Return the factor for a model's estimates; expected: what it is before the first report."""
@@ -313,6 +322,10 @@ class Meter:
             self._calibration.learn(
                 self._origin, estimated=estimated, reported=reported - self._fixed, expected=self._expected
             )
+
+    def learn_limit(self, tokens: int) -> None:
+        """Keep what the provider named as the most it takes; the next turns plan for that."""
+        self._calibration.learn_limit(self._origin, tokens)
 
     def _add(self, before: Totals, message: Message) -> Totals:
         size = self.raw_message(message)

@@ -135,11 +135,13 @@ def render(
     max_tokens: int | None,
     notice: str | None = None,
     output_schema: dict[str, Any] | None = None,
+    context_edits: tuple[dict[str, Any], ...] = (),
 ) -> ModelRequest:
     """Return the request of this call.
 
     transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
     notice: a last word of the loop. output_schema: what the answer must fit, where the model takes a schema.
+    context_edits: what the provider itself does about a long context.
     """
     offered = fixed.offered
     recalled = tuple(block.text for block in run.recalled)
@@ -151,6 +153,7 @@ def render(
         max_tokens,
         notice,
         output_schema=output_schema,
+        context_edits=context_edits,
     )
 
 

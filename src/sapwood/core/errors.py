@@ -132,12 +132,23 @@ class ContentFilterError(LLMError):
 class ContextOverflowError(LLMError):
     """The request does not fit the model's window.
 
-    sizes: tokens by section where the request was measured before it was sent.
+    sizes: estimated tokens by section. requested_tokens, limit_tokens: what went in, and what the model or its server
+    takes, in its own tokens; None where it did not say.
     """
 
-    def __init__(self, message: str, *, sizes: Mapping[str, int] | None = None, **context: object) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        requested_tokens: int | None = None,
+        limit_tokens: int | None = None,
+        **context: object,
+    ) -> None:
         super().__init__(message, **context)  # type: ignore[arg-type]
         self.sizes = dict(sizes or {})
+        self.requested_tokens = requested_tokens
+        self.limit_tokens = limit_tokens
 
 
 class CompactionError(SapwoodError):

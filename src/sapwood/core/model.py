@@ -69,6 +69,8 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     request, and to each call with its result. image_tokens: what any picture takes, however small.
     native_tools: tools that the model was taught and that are declared by a word of the provider's alone
     (`ToolSchema.native`), each with the tokens that it adds to a request.
+    context_edits: edits of a long context that the provider makes itself, by Anthropic's words for them, each with the
+    beta feature that a request has to name, empty for none.
     """
 
     type: ClassVar[Literal["model_profile"]] = "model_profile"
@@ -111,6 +113,7 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
     named_tool_choice: bool = True
     schema_beside_tools: bool = True
     native_tools: tuple[tuple[str, int], ...] = ()
+    context_edits: tuple[tuple[str, str], ...] = ()
 
     def native_tokens(self, tool: ToolSchema) -> int | None:
         """Return the tokens of a tool that is declared in the provider's own way, None where it is not.
@@ -119,6 +122,14 @@ class ModelProfile(Data, frozen=True, tag="model_profile"):
         True
         """
         return next((tokens for word, tokens in self.native_tools if word == tool.native), None)
+
+    def edits(self, kind: str) -> bool:
+        """Tell whether the provider makes this edit of a long context itself.
+
+        >>> ModelProfile(context_edits=(("compact_20260112", "compact-2026-01-12"),)).edits("compact_20260112")
+        True
+        """
+        return any(known == kind for known, _ in self.context_edits)
 
     @property
     def origin(self) -> str:
@@ -170,6 +181,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     notice: a last word of the loop to the model, after the transcript and not part of it.
     cache: what is said of the prompt cache; None for nothing. output_schema: the JSON Schema that the answer
     must fit, where the model takes one; None for free text.
+    context_edits: what the provider does itself about a long context, in Anthropic's form; a codec sends those that
+    the profile has.
     """
 
     transcript: Transcript
@@ -180,6 +193,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     notice: str | None = None
     cache: CachePlan | None = CachePlan()
     output_schema: dict[str, Any] | None = None
+    context_edits: tuple[dict[str, Any], ...] = ()
 
 
 class TextChunk(Data, frozen=True, tag="text_chunk", gc=False):

@@ -24,6 +24,8 @@ from sapwood.core.messages import (
 
 T = TypeVar("T")
 D = TypeVar("D", bound="Derived")
+COMPACTION = "compaction"
+"""The kind of the part in which a provider hands over its own summary of all messages before it."""
 INTERRUPTED = "Interrupted: no result was recorded for this call; its outcome is unknown."
 
 
@@ -253,11 +255,14 @@ def is_protected(part: Part) -> bool:
     """Tell whether a part must outlive every compaction, word for word.
 
     These are the results that carry what the model works by from then on: the instructions of an activated skill, and
-    what a search said of the tools that it made callable. To keep one, keep its whole exchange.
+    what a search said of the tools that it made callable; and a provider's own summary of all that came before it. To
+    keep one, keep its whole exchange.
 
     >>> is_protected(ToolResult("r1c1", "activate_skill", (Text("Use SQL."),), skill="reports"))
     True
     """
+    if isinstance(part, Opaque):
+        return part.kind == COMPACTION
     return isinstance(part, ToolResult) and bool(part.skill or part.loaded)
 
 

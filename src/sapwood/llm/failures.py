@@ -23,7 +23,8 @@ from sapwood.core.errors import (
 )
 from sapwood.core.json_object import is_list, is_object
 from sapwood.llm.addresses import shown_url
-from sapwood.llm.shapes import UNREADABLE, decode_json, text_in
+from sapwood.llm.overflow import is_overflow, told_sizes
+from sapwood.llm.shapes import UNREADABLE, count_in, decode_json, text_in
 
 MAX_MESSAGE = 500
 _STATUS_OF_KIND = {
@@ -44,17 +45,6 @@ _STATUS_OF_KIND = {
     "vector_store_timeout": 504,
     "overloaded_error": 529,
 }
-_OVERFLOW = re.compile(
-    r"prompt is too long|prompt too long|context_length_exceeded|context window|maximum context length"
-    r"|exceed_context_size|available context size|exceeds the maximum number of tokens"
-    r"|(?:exceeds|longer than) the context length|reduce the length"
-    r"|request_too_large|request too large|max(?:imum)? context"
-    r"|exceeds? (?:the )?context limit|input is too long|input token count is \d+ but|range of input length should be"
-    r"|prompt exceeds max length|exceeded model token limit|maximum prompt length|maximum model length"
-    r"|prompt token count of \d+ exceeds|too many tokens: (?:total|size)|tokens \+ `?max_new_tokens`? must be",
-    re.IGNORECASE,
-)
-_TOO_LARGE = re.compile(r"request too large|request_too_large", re.IGNORECASE)
 _BAD_KEY = re.compile(
     r"incorrect api key|api key not valid|api_key_invalid|invalid api key|invalid_api_key|invalid x-api-key"
     r"|expiredtoken|unrecognizedclient|security token included in the request is",
@@ -88,12 +78,17 @@ _SECRET = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bAIza[\w-]{10,}|\bBe
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """What an error body says: its message, its words for the kind, its own status and wait."""
+    """What an error body says: its message, its words for the kind, its own status and wait.
+
+    requested_tokens, limit_tokens: of a request that is too long, where fields of their own tell them (llama.cpp).
+    """
 
     message: str = ""
     kinds: tuple[str, ...] = ()
     status: int | None = None
     retry_seconds: float | None = None
+    requested_tokens: int = 0
+    limit_tokens: int = 0
 
 
 def complaint(body: Any) -> Complaint | None:
@@ -115,6 +110,8 @@ def complaint(body: Any) -> Complaint | None:
             _words(found.get("type"), found.get("code"), found.get("status"), *_reasons(found.get("details"))),
             _number(found.get("code")) or _number(found.get("status_code")),
             _retry_info(found.get("details")),
+            count_in(found, "n_prompt_tokens"),
+            count_in(found, "n_ctx"),
         )
     if "detail" in body and len(body) <= 2:  # FastAPI's way, for example Mistral and vLLM
         return Complaint(_detail(body["detail"]))
@@ -197,8 +194,14 @@ def _classify(said: Complaint, status: int) -> LLMError:
     words = " ".join((said.message, *said.kinds))
     message = clean(said.message) or f"the provider answered {status}"
     kinds = set(said.kinds)
-    if _is_overflow(words, status):
-        return ContextOverflowError(message, status=status)
+    if is_overflow(words, status):
+        requested, limit = told_sizes(said.message)
+        return ContextOverflowError(
+            message,
+            status=status,
+            requested_tokens=said.requested_tokens or requested,
+            limit_tokens=said.limit_tokens or limit,
+        )
     if status in (401, 403) or _BAD_KEY.search(words):
         return AuthenticationError(message, status=status)
     if kinds & _FILTERED:
@@ -216,18 +219,6 @@ def _classify(said: Complaint, status: int) -> LLMError:
     if "invalid_encrypted_content" in kinds and not _ENCRYPTED.search(message):
         message += " (invalid_encrypted_content)"  # the code alone tells what to do, whatever the words are
     return LLMError(message, status=status)
-
-
-def _is_overflow(words: str, status: int) -> bool:
-    match status:
-        case 413:
-            return True
-        case 429:  # a request that is larger than a whole minute's limit never passes; other limits only name windows
-            return bool(_TOO_LARGE.search(words))
-        case 401 | 403 | 404:
-            return False
-        case _:
-            return bool(_OVERFLOW.search(words))
 
 
 def refuses_thinking(error: LLMError) -> bool:

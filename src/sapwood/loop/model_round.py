@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 from sapwood.context.plan import require_fit
 from sapwood.context.render import ledger, measure, place_marks, render
+from sapwood.core.context_edits import is_edited, is_summarised
 from sapwood.core.decide import CallModel
 from sapwood.core.errors import ConfigError, ContextOverflowError, LLMError, ServerError
 from sapwood.core.events import (
@@ -54,12 +55,14 @@ OVERFLOW_SHARE = 0.5
 
 
 class _Asking:
-    """How far the asking of one round has come: who is asked, how often, and what failed before.
+    """How far the asking of one round has come: what is asked, how often, and what failed before.
 
-    lost: what replies used that held nothing. first: the error of the model that was asked first.
+    lost: what replies used that held nothing. failed: the errors so far, the oldest first.
     """
 
-    def __init__(self, rt: Runtime) -> None:
+    def __init__(self, request: ModelRequest, sent: ContextLedger, rt: Runtime) -> None:
+        self.request = request
+        self.sent = sent
         self.attempt = 0
         self.began = rt.monotonic()
         self.lost = Usage()
@@ -88,7 +91,7 @@ async def _asked(
     request: ModelRequest, sent: ContextLedger, action: CallModel, run: Run, live: LiveTurn, rt: Runtime
 ) -> AsyncGenerator[AgentEvent, None]:
     """Ask until there is a reply, or nothing more to be done about an error."""
-    asking = _Asking(rt)
+    asking = _Asking(request, sent, rt)
     with live.reserved(sent.estimated_tokens) as held:
         yield RoundStarted(
             round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up
@@ -137,6 +140,7 @@ def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> t
         max_tokens=spec.max_response_tokens,
         notice="\n".join([*words, note] if note else words) or None,
         output_schema=spec.output_schema(action.output),
+        context_edits=spec.context_edits,
     )
     sections = measure(request, run, live.fixed, spec.meter, past=past, prompt=live.prompt_totals(run))
     return place_marks(request, sections, live.provider.profile, spec.cache, fixed=live.fixed), sections
@@ -153,6 +157,8 @@ def _after(
     if isinstance(error, ConfigError):
         return _passed_over(error, round, asking, live)
     asking.failed.append(error)
+    if isinstance(error, ContextOverflowError):
+        _learn_of(error, asking, live)
     if not shown:
         elapsed = rt.monotonic() - asking.began
         delay = retry_delay(error, asking.attempt, rt.random(), policy=live.spec.retry, elapsed_seconds=elapsed)
@@ -167,12 +173,38 @@ def _after(
         live.draft.clear()
         return RoundRestarted(round=round, reason=reason, model=live.provider.profile.origin, usage=usage)
     if isinstance(error, ContextOverflowError) and not shown and live.can_shorten(run):
-        room = int(live.next_call_estimate(run) * OVERFLOW_SHARE)
-        return RoundRestarted(round=round, reason=type(error).__name__, room=max(1, room))
+        return RoundRestarted(round=round, reason=type(error).__name__, room=_shorter_room(error, run, live))
     for earlier in asking.failed[:-1]:
         if str(earlier) != str(error):
             error.add_note(f"before it: {earlier}")
     return None
+
+
+def _learn_of(error: ContextOverflowError, asking: _Asking, live: LiveTurn) -> None:
+    """Correct the meter by what a provider told of a request that it found too long, and tell our sizes of it."""
+    error.sizes = error.sizes or dict(asking.sent.sections)
+    if live.provider.profile.origin != live.spec.provider.profile.origin:
+        return
+    if error.requested_tokens is not None:
+        live.fixed.learn(asking.request, error.requested_tokens)
+    if error.limit_tokens is not None:
+        live.spec.meter.learn_limit(error.limit_tokens)
+
+
+def _shorter_room(error: ContextOverflowError, run: Run, live: LiveTurn) -> int:
+    """Return the tokens, as the meter counts them, to which a request that was found too long is shortened.
+
+    That is what the provider named, less the reserve for the reply; half of the request where it named nothing, or
+    where what it named is not less than the request seems to have.
+    """
+    estimate = live.next_call_estimate(run)
+    half = max(1, int(estimate * OVERFLOW_SHARE))
+    limit, requested = error.limit_tokens, error.requested_tokens
+    if limit is None:
+        return half
+    goal = max(limit - (live.spec.max_response_tokens or 0), limit // 2)
+    size = estimate if requested is None else requested
+    return max(1, goal * estimate // size) if goal < size else half
 
 
 def _passed_over(error: ConfigError, round: int, asking: _Asking, live: LiveTurn) -> RoundRestarted | None:
@@ -265,7 +297,7 @@ def _broke_off(provider: LLMProvider) -> ServerError:
 
 
 def _watch(reply: Reply, request: ModelRequest, run: Run, live: LiveTurn, rt: Runtime) -> None:
-    if reply.usage is not None:
+    if reply.usage is not None and not is_edited(Message("assistant", reply.content)):
         origin = reply.origin or live.provider.profile.origin
         live.spec.watch.note(origin, request, reply.usage, now=rt.monotonic(), run_id=run.run_id)
 
@@ -316,9 +348,9 @@ def _added(
         elif not isinstance(part, Thinking) or spec.keep_thinking:
             parts.append(part)
     usage = _priced(reply.usage or _estimated(reply, sent_tokens, live), origin, reply.model)
-    if reply.usage is not None and origin == spec.provider.profile.origin:
-        live.fixed.learn(request, reply.usage.input_tokens)
     message = Message("assistant", tuple(parts), origin)
+    if reply.usage is not None and origin == spec.provider.profile.origin and not _is_edited(request, message):
+        live.fixed.learn(request, reply.usage.input_tokens)
     return MessageAdded(
         message=message,
         usage=asking.lost + usage,
@@ -326,6 +358,11 @@ def _added(
         refuse_calls=action.final,
         takes_output=action.output == "tool",
     )
+
+
+def _is_edited(request: ModelRequest, reply: Message) -> bool:
+    """Tell whether the provider counted less than was sent: it edited the context now, or summarised it before."""
+    return is_edited(reply) or (bool(request.context_edits) and any(map(is_summarised, request.transcript)))
 
 
 def _priced(usage: Usage, origin: str, answered: str = "") -> Usage:

@@ -92,8 +92,8 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
-    inherited: sources that subagents get as well, where they have none of that name.
-    retrieval_scope: which documents sources and tools may search; None for all.
+    inherited: sources that subagents get as well, where they have none of that name. context_edits: what the provider
+    itself does about a long context. retrieval_scope: which documents sources and tools may search; None for all.
     """
 
     provider: LLMProvider
@@ -126,6 +126,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     record: Callable[[Run], MaybeAwaitable[int]] | None = None
     inherited: tuple[ContextSource, ...] = ()
     retrieval_scope: RetrievalScope | None = None
+    context_edits: tuple[dict[str, Any], ...] = ()
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""
@@ -298,8 +299,8 @@ class LiveTurn:
 
     def can_shorten(self, run: Run) -> bool:
         """Tell whether a request that the provider found too long can be made shorter, which is done once a turn."""
-        context = self.spec.context
-        return not run.room and len(self.past(run)) > 0 and (context.trim_history or context.compacts)
+        has_more = len(self.past(run)) > 0 or any(message.tool_results for message in run.messages)
+        return not run.room and has_more and self.spec.context.shortens
 
     def offer(self, offered: Offered) -> None:
         """Take what the sources contribute for this segment."""

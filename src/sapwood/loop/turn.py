@@ -12,6 +12,7 @@ from typing import assert_never
 
 from sapwood.context.render import ledger
 from sapwood.core import fault
+from sapwood.core.context_edits import made_edits
 from sapwood.core.decide import (
     Action,
     CallModel,
@@ -265,6 +266,9 @@ async def _close_round(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[
         told = told.replace(
             reported_tokens=usage.input_tokens, cached_tokens=usage.cache_read_tokens, cost_usd=usage.cost_usd
         )
+    reply = run.messages[:-1] if run.calls else run.messages
+    if told is not None and reply and (made := made_edits(reply[-1])):
+        told = told.replace(lines=(*told.lines, *made))
     yield RoundFinished(
         round=run.round,
         usage=RoundUsage(

@@ -47,6 +47,8 @@ class CompactionOptions(msgspec.Struct, frozen=True, kw_only=True):
     async, returns a text; None never summarises. pin: messages that stay, beside those that are `pinned`.
     pin_first: the first message of the conversation stays. read_tokens: how much of a cleared result is shown again
     by one call of `read_result`; 0 offers no such tool.
+    clear_at: the size from which on old results alone are cleared, and those of the newest `keep_results` never;
+    None does it with all else. keep_tools: tools whose results are never cleared.
 
     Raises ConfigError for a value that cannot work.
     """
@@ -60,10 +62,13 @@ class CompactionOptions(msgspec.Struct, frozen=True, kw_only=True):
     pin: Pin | None = None
     pin_first: bool = True
     read_tokens: int = 2_000
+    clear_at: float | None = None
+    keep_tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.at, bool) or not self.at > 0:
-            raise ConfigError(f"at is a share of the window (up to 1) or a number of tokens, not {self.at!r}")
+        for name, at in (("at", self.at), ("clear_at", 1 if self.clear_at is None else self.clear_at)):
+            if isinstance(at, bool) or not at > 0:
+                raise ConfigError(f"{name} is a share of the window (up to 1) or a number of tokens, not {at!r}")
         if not 0 < self.to < 1:
             raise ConfigError(f"to is a share between 0 and 1, not {self.to!r}")
         for name, least in (("keep_results", 0), ("keep_messages", 0), ("trim_tokens", 100), ("read_tokens", 0)):
@@ -81,7 +86,7 @@ class CompactionSource(ContextSource):
 
     def __init__(self, options: CompactionOptions) -> None:
         self._options = options
-        self.compact_at = options.at
+        self.compact_at = options.at if options.clear_at is None else options.clear_at
 
     def contribute(self, turn: Turn) -> Contribution:
         """Offer the tool that shows cleared results, beside the tools that may bring such results."""
@@ -108,9 +113,11 @@ class CompactionSource(ContextSource):
         Raises CompactionError for a summary that cannot be used, and what the summariser raises.
         """
         options = self._options
-        limit = int(options.at * room) if options.at <= 1 else min(int(options.at), room or int(options.at))
-        if limit <= 0 or history.tokens + history.beside <= limit:
-            return None
+        limit, size = _limit(options.at, room), history.tokens + history.beside
+        if limit <= 0 or size <= limit:
+            least = _limit(options.clear_at, room) if options.clear_at is not None else 0
+            cleared = self._clear(history) if 0 < least < size else history
+            return cleared if cleared.tokens < history.tokens else None
         goal = max(0, int(limit * options.to) - history.beside)
         shorter = history
         for rung in (self._clear, self._trim, self._supersede, self._clear_more):
@@ -127,11 +134,15 @@ class CompactionSource(ContextSource):
         return then(written, lambda answer: _replaced(shorter, taken, messages, _usable(answer)))
 
     def _clear(self, history: History) -> History:
-        return clear_results(history, self._word("Cleared to save room"), keep=self._options.keep_results)
+        return self._cleared(history, self._options.keep_results)
 
     def _clear_more(self, history: History) -> History:
         keep = min(1, self._options.keep_results)  # a cleared result can be read again, a summarised one cannot
-        return clear_results(history, self._word("Cleared to save room"), keep=keep)
+        return self._cleared(history, keep)
+
+    def _cleared(self, history: History, keep: int) -> History:
+        word = self._word("Cleared to save room")
+        return clear_results(history, word, keep=keep, kept_tools=self._options.keep_tools)
 
     def _trim(self, history: History) -> History:
         return trim_results(history, limit=self._options.trim_tokens, note=self._word("Cut to save room"))
@@ -186,6 +197,10 @@ class CompactionSource(ContextSource):
         return [f"{piece}{more}", *media] if media else f"{piece}{more}"
 
 
+def _limit(at: float, room: int) -> int:
+    return int(at * room) if at <= 1 else min(int(at), room or int(at))
+
+
 def _is_answer(history: History, start: int, place: int) -> bool:
     """Tell whether no question stands between the start and this place, the place included."""
     return start > 0 and all(history[other][0].role != "user" for other in range(start, place + 1))
@@ -203,6 +218,8 @@ def compaction_source(
     pin: Pin | None = None,
     pin_first: bool = True,
     read_tokens: int = 2_000,
+    clear_at: float | None = None,
+    keep_tools: Sequence[str] = (),
 ) -> CompactionSource:
     """Return a source that shortens a history in time; its options are those of `CompactionOptions`.
 
@@ -221,6 +238,8 @@ def compaction_source(
             pin=pin,
             pin_first=pin_first,
             read_tokens=read_tokens,
+            clear_at=clear_at,
+            keep_tools=tuple(keep_tools),
         )
     )
 

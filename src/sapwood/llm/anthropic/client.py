@@ -74,7 +74,9 @@ class AnthropicClientProvider:
         extra_body: Mapping[str, Any] | None = None,
         profile: ModelProfile | None = None,
     ) -> None:
-        self.profile = profile or profile_of("anthropic", model)
+        known = profile or profile_of("anthropic", model)
+        # Such a client takes them on its beta interface alone.
+        self.profile = known.replace(context_edits=()) if known.context_edits else known
         self._client = client
         self._options = ModelOptions(max_tokens=max_tokens, extra_body=extra_body or {})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from sapwood.core.context_edits import MADE
 from sapwood.core.errors import ServerError
 from sapwood.core.json_object import is_list, is_object
 from sapwood.core.messages import Opaque, Part, Text, Thinking, ToolCall
@@ -51,7 +52,7 @@ _TELLING = frozenset(
         b"error",
     }
 )
-BESIDE_BLOCKS = ("container", "stop_details")
+BESIDE_BLOCKS = ("container", "stop_details", MADE)
 """What a message tells beside its blocks and a caller may need; kept as parts that are never sent as blocks."""
 _NOTHING: tuple[StreamChunk, ...] = ()
 
@@ -158,6 +159,7 @@ class AnthropicDecoder:
         elif kind == "message_delta":
             self._stop = text_in(object_in(event, "delta"), "stop_reason") or self._stop
             self._note(object_in(event, "delta"))
+            self._note({MADE: object_in(event, MADE)})
             self._add_usage(object_in(event, "usage"))
         elif kind == "message_stop":
             self._complete = True
@@ -188,8 +190,11 @@ class AnthropicDecoder:
         return chunks
 
     def _note(self, told: dict[str, Any]) -> None:
-        """Keep what is told beside the blocks: where code runs, and why a request was refused."""
-        self._notes.update((name, found) for name in BESIDE_BLOCKS if (found := object_in(told, name)))
+        """Keep what is told beside the blocks: where code runs, why a request was refused, what was cleared."""
+        found = {name: value for name in BESIDE_BLOCKS if (value := object_in(told, name))}
+        if not list_in(found.get(MADE), "applied_edits"):  # each reply may say that nothing was
+            found.pop(MADE, None)
+        self._notes.update(found)
 
     def _take_start(self, index: int, start: dict[str, Any]) -> Sequence[StreamChunk]:
         block = self._blocks[index] = _Block(start)

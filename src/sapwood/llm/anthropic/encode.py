@@ -45,7 +45,9 @@ DEFAULT_MAX_TOKENS = 8_192
 _CLOUD_VERSIONS = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 # How a reply is written is no part of what goes in; the endpoint that counts refuses these.
-_UNCOUNTED = frozenset({"max_tokens", "stream", "metadata", "service_tier", "container", *SAMPLING.values()})
+_UNCOUNTED = frozenset(
+    {"max_tokens", "stream", "metadata", "service_tier", "container", "context_management", *SAMPLING.values()}
+)
 _USER = Shape(b'{"role":"user","content":[', b",", b"]}")
 _ASSISTANT = Shape(b'{"role":"assistant","content":[', b",", b"]}")
 _OWN_PATHS = ("/v1/messages", "/v1")
@@ -62,12 +64,13 @@ def encode_call(
     platform: str = "",
 ) -> HttpCall:
     """Return the HTTP request that asks for a streamed reply."""
+    betas = _betas(request, profile, options)
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "anthropic-version": VERSION,
         **({"x-api-key": api_key} if api_key else {}),
-        **({"anthropic-beta": ",".join(options.betas)} if options.betas and platform != "bedrock" else {}),
+        **({"anthropic-beta": ",".join(betas)} if betas and platform != "bedrock" else {}),
     }
     if platform:
         headers = {name: value for name, value in headers.items() if name not in ("x-api-key", "anthropic-version")}
@@ -114,8 +117,8 @@ def encode_body(
     if platform:  # the clouds have the model in the address
         del fields["model"]
         fields["anthropic_version"] = encode_json(_CLOUD_VERSIONS[platform])
-    if platform == "bedrock" and options.betas:
-        fields["anthropic_beta"] = encode_json(options.betas)
+    if platform == "bedrock" and (betas := _betas(request, profile, options)):
+        fields["anthropic_beta"] = encode_json(betas)
     if stream and platform != "bedrock":
         fields["stream"] = b"true"
     fields = with_extra(fields, options.extra_body)
@@ -157,11 +160,21 @@ def _fields(
     # One mark ends the stable prefix: after the system text that stays, or after the tools where there is none.
     if stable or later:
         fields["system"] = _list([*_marked(stable, prefix_mark), *later])
+    if edits := [edit for edit in request.context_edits if profile.edits(edit["type"])]:
+        fields["context_management"] = encode_json({"edits": edits})
     if tools:
         fields["tools"] = _list(_marked(tools, b"" if stable else prefix_mark))
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(sendable(request.tool_choice, can_force=can_force(profile, options)))
     return fields
+
+
+def _betas(request: ModelRequest, profile: ModelProfile, options: ModelOptions) -> tuple[str, ...]:
+    """Return the beta features that a request names: those of the provider object, and those of its edits."""
+    asked = {edit.get("type") for edit in request.context_edits}
+    return tuple(
+        dict.fromkeys((*options.betas, *(beta for kind, beta in profile.context_edits if kind in asked and beta)))
+    )
 
 
 def _container(request: ModelRequest, profile: ModelProfile) -> str:

@@ -44,4 +44,7 @@ class OpenAIChatProvider(BaseLLMProvider):
     def __init__(self, model: str, **options: Unpack[ProviderOptions]) -> None:
         setup = set_up(model, "openai", "openai.chat", options, takes=SAMPLING)
         codec = ChatCodec(setup.options, key_header=setup.server.key_header)
-        super().__init__(codec, setup.profile, setup.endpoint, **setup.connection)
+        profile = setup.profile
+        if profile.context_edits:  # this protocol has no place for them, whatever the model has elsewhere
+            profile = profile.replace(context_edits=())
+        super().__init__(codec, profile, setup.endpoint, **setup.connection)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, assert_never
 
+from sapwood.core.context_edits import COMPACT
 from sapwood.core.json_object import is_object
 from sapwood.core.messages import (
     File,
@@ -140,11 +141,18 @@ def _fields(request: ModelRequest, profile: ModelProfile, options: ModelOptions,
         fields["text"] = encode_json({"format": {"type": "json_schema", **shape}})
     if profile.cache_key and request.cache is not None and request.cache.key:
         fields["prompt_cache_key"] = encode_json(request.cache.key)
+    if profile.edits(COMPACT) and (edits := [_edit(edit) for edit in request.context_edits if edit["type"] == COMPACT]):
+        fields["context_management"] = encode_json(edits)
     if request.tools:
         fields["tools"] = _tools(request, profile)
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(sendable(request.tool_choice, can_force=profile.forced_tool_choice))
     return fields
+
+
+def _edit(edit: Mapping[str, Any]) -> dict[str, Any]:
+    trigger = object_in(edit, "trigger")
+    return {"type": "compaction", **({"compact_threshold": trigger["value"]} if trigger else {})}
 
 
 def _reasoning(asked: ThinkingOption) -> dict[str, Any]:
