@@ -170,6 +170,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     notice: a last word of the loop to the model, after the transcript and not part of it.
     cache: what is said of the prompt cache; None for nothing. output_schema: the JSON Schema that the answer
     must fit, where the model takes one; None for free text.
+    found: tools that are not among `tools`, as their definitions came with results of the transcript; a protocol
+    that has a form for it sends them there.
     """
 
     transcript: Transcript
@@ -180,6 +182,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     notice: str | None = None
     cache: CachePlan | None = CachePlan()
     output_schema: dict[str, Any] | None = None
+    found: tuple[ToolSchema, ...] = ()
 
 
 class TextChunk(Data, frozen=True, tag="text_chunk", gc=False):
