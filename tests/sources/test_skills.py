@@ -7,6 +7,7 @@ import pytest
 
 from sapwood import Skill, ToolCall, Turn, tool
 from sapwood.context.meter import estimate_tokens
+from sapwood.core.model import ToolLoading
 from sapwood.core.tools import ACTIVATE_SKILL
 from sapwood.sources.skills import MENU_TOKENS, SkillSource, discovery_text
 from support.skill_folders import skill_folder
@@ -68,7 +69,7 @@ def test_call_tool_is_offered_where_tools_are_dispatched() -> None:
 @pytest.mark.parametrize(
     ("loading", "offered", "told"),
     [
-        ("relist", "relist", "These tools can be called now: draw_chart."),
+        ("relist", "relist", "These tools can be called now: charts_draw."),
         ("inline", "inline", "These tools can be called now."),
         ("dispatch", "dispatch", 'call_tool: {"name": "...", "args": {...}}.'),
         ("deferred", "dispatch", 'call_tool: {"name": "...", "args": {...}}.'),  # instructions cannot hold references

@@ -103,7 +103,7 @@ class SkillSource(ContextSource):
 
     def _mode(self, turn: Turn) -> ToolLoading:
         """Return how the tools become callable; references cannot stand beside instructions, so none are deferred."""
-        mode = self._loading or turn.tool_loading
+        mode: ToolLoading = self._loading or turn.tool_loading
         return "dispatch" if mode == "deferred" else mode
 
     def _shown(self, skill: "Skill") -> str:
