@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from wire_files import whole_set
 
-from sapwood import Agent, Message, Skill, lazy_tool_source, tool
-from sapwood.core.events import AgentEvent, CompactionFinished, ToolFinished
+from sapwood import Agent, ApprovalDecision, Message, Skill, UsageLimits, lazy_tool_source, tool
+from sapwood.core.events import AgentEvent, ApprovalRequested, CompactionFinished, ToolFinished
 from sapwood.core.messages import Opaque, Summary, Text
 from sapwood.core.model import ModelRequest, ToolLoading
 from sapwood.core.tools import ToolSchema
@@ -68,6 +68,12 @@ PAID = "ACME pays 5"
 
 @tool(name="invoices.create")
 def create(customer: str, euros: int) -> str:
+    """Create an invoice."""
+    return f"{customer} pays {euros}"
+
+
+@tool(name="invoices.create", requires_approval=True)
+def guarded(customer: str, euros: int) -> str:
     """Create an invoice."""
     return f"{customer} pays {euros}"
 
@@ -350,7 +356,6 @@ def test_the_best_matches_are_offered_without_a_search(way: Way) -> None:
 
 @pytest.mark.parametrize("way", ALL, ids=str)
 def test_a_pause_keeps_what_was_loaded_and_approval_hooks_and_limits_see_the_real_name(way: Way) -> None:
-    guarded = AgentTool(create, requires_approval=True)
     script = Script(way.protocol, [SEARCH, uses(way), uses(way), "done"])
     source = lazy_tool_source([guarded, list_all, add], k=1, loading=way.loading, vectors=False)
     seen: list[str] = []
@@ -359,12 +364,14 @@ def test_a_pause_keeps_what_was_loaded_and_approval_hooks_and_limits_see_the_rea
         .with_sources([source])
         .with_hooks(pre_tool_use=lambda name, arguments: seen.append(name))
         .with_approval(defer=True)
-        .with_usage_limits(tool_calls={"invoices.create": 1})
+        .with_usage_limits(UsageLimits(tool_limits={"invoices.create": 1}))
     )
     paused = list(own.stream("Bill ACME."))
     (asked,) = [event for event in paused if isinstance(event, ApprovalRequested)]
     assert asked.name == "invoices.create"
-    told = results(list(own.resume(own.last_turn.run_id, {asked.key: True})))
+    assert own.last_turn is not None
+    (waiting,) = own.last_turn.waiting
+    told = results(list(own.resume(waiting.run_id, {waiting.id: ApprovalDecision(True)})))
     assert told[0] == ("invoices.create", PAID, False)
     assert told[1][0::2] == ("invoices.create", True), "one call is all that the limit allows"
     assert seen == ["search_tools", "invoices.create"]

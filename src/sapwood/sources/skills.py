@@ -52,7 +52,7 @@ class SkillSource(ContextSource):
     ) -> None:
         self._skills = {skill.name: skill for skill in skills}
         self._tools = {skill.name: tuple(to_tool(item) for item in skill.tools) for skill in skills}
-        self._loading = loading
+        self._loading: ToolLoading | None = loading
         self._runs_scripts = runs_scripts
         waiting = [skill for skill in skills if skill.activation == "on_demand"]
         self._always = [skill for skill in skills if skill.activation == "always"]
@@ -103,7 +103,7 @@ class SkillSource(ContextSource):
 
     def _mode(self, turn: Turn) -> ToolLoading:
         """Return how the tools become callable; references cannot stand beside instructions, so none are deferred."""
-        mode: ToolLoading = self._loading or turn.tool_loading
+        mode = self._loading or turn.tool_loading
         return "dispatch" if mode == "deferred" else mode
 
     def _shown(self, skill: "Skill") -> str:
