@@ -172,7 +172,7 @@ class LiveTurn:
         self.run = run
         self.on_end = on_end
         self.spec = spec
-        self.loading = spec.tool_loading
+        self.loading: ToolLoading = spec.tool_loading
         self.offered = Offered()
         self.fixed = Fixed(self.offered, spec.meter)
         self.draft: list[str] = []
