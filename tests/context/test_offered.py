@@ -107,6 +107,6 @@ def test_a_users_own_call_tool_is_just_a_tool(tools: list[Any]) -> None:
 def test_loaded_tools_are_appended_once_unless_they_are_dispatched() -> None:
     assert OFFERED.with_loaded(["c", "a.b", "zz", "b"]) == (*OFFERED.sent, C, B)
     assert OFFERED.with_loaded([]) == OFFERED.sent
-    dispatched = offer([(Source("tools"), Contribution(tools=[A], hidden=[B], is_dispatched=True))])
-    assert dispatched.by_wire == {"a_b": OfferedTool(A), "b": OfferedTool(B, hidden=True, is_dispatched=True)}
+    dispatched = offer([(Source("tools"), Contribution(tools=[A], hidden=[B], loading="dispatch"))])
+    assert dispatched.by_wire == {"a_b": OfferedTool(A), "b": OfferedTool(B, hidden=True, loading="dispatch")}
     assert dispatched.with_loaded(["b"]) == (A,)

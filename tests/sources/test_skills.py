@@ -7,6 +7,7 @@ import pytest
 
 from sapwood import Skill, ToolCall, Turn, tool
 from sapwood.context.meter import estimate_tokens
+from sapwood.core.model import ToolLoading
 from sapwood.core.tools import ACTIVATE_SKILL
 from sapwood.sources.skills import MENU_TOKENS, SkillSource, discovery_text
 from support.skill_folders import skill_folder
@@ -61,8 +62,27 @@ def test_call_tool_is_offered_where_tools_are_dispatched() -> None:
     turn = Turn(tool_loading="dispatch")
     assert [item.name for item in SkillSource([CHARTS]).contribute(turn).tools] == ["activate_skill", "call_tool"]
     assert [item.name for item in SkillSource([BARE]).contribute(turn).tools] == ["activate_skill"]
-    assert not SkillSource([CHARTS], loading="relist").contribute(turn).is_dispatched
-    assert SkillSource([CHARTS], loading="dispatch").contribute(Turn()).is_dispatched
+    assert SkillSource([CHARTS], loading="relist").contribute(turn).loading == "relist"
+    assert SkillSource([CHARTS], loading="dispatch").contribute(Turn()).loading == "dispatch"
+
+
+@pytest.mark.parametrize(
+    ("loading", "offered", "told"),
+    [
+        ("relist", "relist", "These tools can be called now: charts_draw."),
+        ("inline", "inline", "These tools can be called now."),
+        ("dispatch", "dispatch", 'call_tool: {"name": "...", "args": {...}}.'),
+        ("deferred", "dispatch", 'call_tool: {"name": "...", "args": {...}}.'),  # instructions cannot hold references
+    ],
+)
+def test_an_activation_says_how_its_tools_are_called(loading: ToolLoading, offered: str, told: str) -> None:
+    source, turn = SkillSource([CHARTS]), Turn(tool_loading=loading)
+    answer = source.handle(ToolCall("activate_skill", {"skill_name": CHARTS.name}), turn)
+
+    assert source.contribute(turn).loading == offered
+    assert answer is not None
+    assert told in answer.result
+    assert ('"input_schema"' in answer.result) == (loading != "relist")
 
 
 def test_an_activation_gives_the_instructions_and_loads_the_tools() -> None:

@@ -75,7 +75,7 @@ def assemble(
         meter=Meter.of(profile, config.count, calibration=calibration),
         history=history,
         window=room,
-        tool_loading=_loading(profile),
+        tool_loading=_loading(provider),
         max_response_tokens=reserve,
         expose_errors=config.expose_errors,
         tool_timeout_seconds=config.tool_timeout,
@@ -318,6 +318,8 @@ def _reserve(config: AgentConfig, window: int, provider: LLMProvider) -> int:
     return min(asked, max(1, window // 2))
 
 
-def _loading(profile: ModelProfile) -> ToolLoading:
-    """Return how found tools become callable; `deferred` and `inline` fall back to `dispatch`."""
-    return "relist" if profile.tool_loading == "relist" else "dispatch"
+def _loading(provider: LLMProvider) -> ToolLoading:
+    """Return how found tools become callable: as the model does it, or where models of a chain differ, as all can."""
+    modes = {item.profile.tool_loading for item in _chain(provider)}
+    first = provider.profile.tool_loading
+    return first if len(modes) == 1 or first == "relist" else "dispatch"

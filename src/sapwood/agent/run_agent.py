@@ -29,7 +29,7 @@ from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import start_run
 from sapwood.loop.turn import run_turn
 from sapwood.runtime.aio import AsyncioRuntime
-from sapwood.sources.lazy_tools import LazyToolset, LazyToolSource
+from sapwood.sources.lazy_tools import LazyToolset, lazy_tool_source
 from sapwood.sources.memory import MemorySource, MemorySourceOptions, Remember
 from sapwood.sources.system_prompt import SystemPromptSource
 from sapwood.sources.toolset import ToolsetSource
@@ -192,5 +192,5 @@ def _own_sources(options: RunAgentOptions) -> Sequence[ContextSource]:
         sources.append(MemorySource(memory, settings))
     lazy = options.get("lazy_toolset")
     if lazy is not None:
-        sources.append(LazyToolSource(lazy))
+        sources.append(lazy_tool_source(lazy))
     return sources

@@ -197,6 +197,7 @@ class ContextManager:
                         records=selected.records,
                         text=selected.text,
                         placement=selected.placement,
+                        tools=selected.tools,
                     )
             if name not in names[place + 1 :]:
                 planner.done(name)
@@ -293,7 +294,7 @@ def _placed(
     """Return the selection as far as it may go in, and the line that tells of it."""
     size = meter.text(selected.text)
     line = judge(Demand(source, selected.label or source, selected.section, size), room, own)
-    if line.verdict == "kept" or not cuts:
+    if line.verdict == "kept" or not cuts or selected.tools:
         return selected, line
     text = truncated(selected.text, min(room, own), meter.text)
     if not text:

@@ -3,7 +3,7 @@
 Law: two tools whose names become one towards the model are refused here, naming both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from sapwood.context.source import Contribution, SourceLike
 from sapwood.core.errors import ToolNameCollision
 from sapwood.core.messages import ToolCall
+from sapwood.core.model import ToolLoading
 from sapwood.core.names import wire_name
 from sapwood.core.tools import CALL_TOOL, BoundTool, ToolSchema, effective
 
@@ -18,7 +19,7 @@ from sapwood.core.tools import CALL_TOOL, BoundTool, ToolSchema, effective
 class OfferedTool(msgspec.Struct, frozen=True):
     """One tool: its schema, what runs it (None where the caller's executor does) and how it is reached.
 
-    is_dispatched: once loaded it is called through `call_tool` and does not enter the list.
+    loading: of a hidden one, how it becomes callable (see `Contribution`).
     how_to_load: what a model is told that calls it before.
     """
 
@@ -26,14 +27,14 @@ class OfferedTool(msgspec.Struct, frozen=True):
     bound: BoundTool | None = None
     hidden: bool = False
     meta: bool = False
-    is_dispatched: bool = False
+    loading: ToolLoading = "relist"
     how_to_load: str = ""
 
 
 class Offered(msgspec.Struct, frozen=True):
     """What a turn offers to the model.
 
-    by_wire: wire name -> tool. sent: schemas of the first call, in their order.
+    by_wire: wire name -> tool. sent: schemas of the first call, in their order; those that are deferred come last.
     system: (source, text) in the order of the sources.
     """
 
@@ -55,26 +56,47 @@ class Offered(msgspec.Struct, frozen=True):
         return tool.schema.name if tool else wire
 
     def meant(self, call: ToolCall) -> ToolCall:
-        """Return the call that is meant: where `call_tool` is offered, a call of it is one of the tool it names."""
+        """Return the call that is meant: where `call_tool` is offered, a call of it is one of the tool it names.
+
+        Where it is not, it still reaches the tools that are hidden: an earlier request may have offered it.
+        """
         carrier = self.by_wire.get(CALL_TOOL)
-        if call.name != CALL_TOOL or carrier is None or not carrier.meta:
+        if call.name != CALL_TOOL or (carrier is not None and not carrier.meta):
             return call
         inner = effective(call)
-        return inner.replace(name=self.original(inner.name))
+        name = self.original(inner.name)
+        found = self.find(name)
+        if carrier is None and (found is None or not found.hidden):
+            return call
+        return inner.replace(name=name)
 
     def find(self, name: str) -> OfferedTool | None:
         """Return a tool by its own name or by its wire name."""
         tool = self.by_wire.get(wire_name(name))
         return tool if tool is not None and name in (tool.schema.name, wire_name(tool.schema.name)) else None
 
-    def with_loaded(self, names: Sequence[str]) -> tuple[ToolSchema, ...]:
-        """Return the schemas to send once these hidden tools are loaded: the first ones, then those."""
+    def with_loaded(self, names: Sequence[str], bare: Collection[str] = ()) -> tuple[ToolSchema, ...]:
+        """Return the schemas to send once these hidden tools are loaded: the first ones, then those.
+
+        bare: loaded tools of which no message holds a definition or a reference any more, only a summary their names.
+        """
         if not names:
             return self.sent
-        sent = {schema.name for schema in self.sent}
-        found = (self.find(name) for name in names)
-        added = (tool for tool in found if tool and not tool.is_dispatched and tool.schema.name not in sent)
-        return (*self.sent, *(tool.schema for tool in added))
+        sent, known, added = self.sent, {schema.name for schema in self.sent}, list[ToolSchema]()
+        if any(schema.defer and schema.name in bare for schema in sent):
+            sent = tuple(self.by_wire[wire_name(item.name)].schema if item.name in bare else item for item in sent)
+        for name in names:
+            tool = self.find(name)
+            if tool is None or tool.schema.name in known:
+                continue
+            if tool.loading == "relist" or (tool.loading == "inline" and name in bare):
+                added.append(tool.schema)
+        return (*sent, *added) if added else sent
+
+    def found(self, names: Sequence[str], bare: Collection[str] = ()) -> tuple[ToolSchema, ...]:
+        """Return the schemas of the loaded tools whose definitions came with a result (`inline`)."""
+        tools = (self.find(name) for name in names if name not in bare)
+        return tuple(tool.schema for tool in tools if tool is not None and tool.hidden and tool.loading == "inline")
 
 
 def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
@@ -91,6 +113,7 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
     by_wire: dict[str, OfferedTool] = {}
     owners: dict[str, str] = {}
     sent: list[ToolSchema] = []
+    deferred: list[ToolSchema] = []
     names: dict[str, str] = {}
     for source, part in parts:
         names.update(part.name_map)
@@ -114,8 +137,10 @@ def offer(parts: Sequence[tuple[SourceLike, Contribution]]) -> Offered:
             by_wire[wire], owners[wire] = offered, source.name
             if not offered.hidden:
                 sent.append(offered.schema)
+            elif offered.loading == "deferred":
+                deferred.append(offered.schema.replace(defer=True))
     system = tuple((source.name, part.system) for source, part in parts if part.system.strip())
-    return Offered(by_wire, tuple(sent), system, names)
+    return Offered(by_wire, (*sent, *deferred), system, names)
 
 
 def _alone(part: Contribution) -> Contribution:
@@ -125,7 +150,7 @@ def _alone(part: Contribution) -> Contribution:
 def _offered(tool: ToolSchema | BoundTool, hidden: bool, part: Contribution) -> OfferedTool:
     schema, bound = (tool.schema, tool) if isinstance(tool, BoundTool) else (tool, None)
     is_meta, way = schema.name in part.meta_tools, part.how_to_load.get(schema.name, "")
-    return OfferedTool(schema, bound, hidden, is_meta, hidden and part.is_dispatched, way)
+    return OfferedTool(schema, bound, hidden, is_meta, part.loading if hidden else "relist", way)
 
 
 Executor = Callable[[str, dict[str, Any]], Any]

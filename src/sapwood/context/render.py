@@ -6,7 +6,7 @@ change, then what was recalled for this turn, then the transcript, which only gr
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -25,10 +25,14 @@ _SKILLS = "skills"  # the source whose system text is a section of its own
 
 
 class Fixed:
-    """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled."""
+    """The parts of a turn's requests that do not change, each measured once: system text, tools, what was recalled.
+
+    defers: the provider keeps deferred definitions out of the prompt, so that they do not count.
+    """
 
     __slots__ = (
         "_counts_tools",
+        "_defers",
         "_meter",
         "_raw_skills",
         "_raw_system",
@@ -47,6 +51,7 @@ class Fixed:
         overhead: int = 0,
         count_tools: bool = True,
         output_schema: dict[str, Any] | None = None,
+        defers: bool = False,
     ) -> None:
         self.offered = offered
         self.overhead = overhead
@@ -57,6 +62,7 @@ class Fixed:
             self._raw_system += meter.raw_text(json.dumps(output_schema))
         self.cache_key = _cache_key(offered)
         self._counts_tools = count_tools
+        self._defers = defers
         self._tools: dict[str, int] = {}
         self._recalled: dict[str, int] = {}
 
@@ -94,6 +100,8 @@ class Fixed:
     def _raw_tools(self, schemas: tuple[ToolSchema, ...]) -> int:
         total = 0
         for schema in schemas:
+            if schema.defer and self._defers:
+                continue
             size = self._tools.get(schema.name)
             if size is None:
                 size = self._tools[schema.name] = self._meter.schema(schema)
@@ -133,13 +141,15 @@ def render(
     *,
     loaded: tuple[str, ...],
     max_tokens: int | None,
+    bare: Collection[str] = (),
     notice: str | None = None,
     output_schema: dict[str, Any] | None = None,
     context_edits: tuple[dict[str, Any], ...] = (),
 ) -> ModelRequest:
     """Return the request of this call.
 
-    transcript: the past messages and this turn's. loaded: names of lazy tools that are callable.
+    transcript: the past messages and this turn's. loaded: names of lazy tools that are callable; bare: those of them
+    of which no message tells any more.
     notice: a last word of the loop. output_schema: what the answer must fit, where the model takes a schema.
     context_edits: what the provider itself does about a long context.
     """
@@ -148,12 +158,13 @@ def render(
     return ModelRequest(
         transcript,
         (*offered.system_texts, *recalled),
-        offered.with_loaded(loaded),
+        offered.with_loaded(loaded, bare),
         action.tool_choice,
         max_tokens,
         notice,
         output_schema=output_schema,
         context_edits=context_edits,
+        found=offered.found(loaded, bare),
     )
 
 

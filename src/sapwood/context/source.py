@@ -91,6 +91,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     skills: names of the skills whose instructions the transcript holds.
     tool_loading, placement: what the turn does where a source was told nothing else.
     scope: which documents may be searched; None for all.
+    free_objects: an argument of a tool may be an object without declared properties.
     """
 
     run_id: str = ""
@@ -104,16 +105,19 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[str], int] = len
     skills: tuple[str, ...] = ()
     scope: RetrievalScope | None = None
+    free_objects: bool = True
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     """What a source offers for the whole turn.
 
-    tools: sent from the first call. hidden: known and runnable, but sent only once they are loaded.
+    tools: sent from the first call. hidden: known and runnable, but callable only once they are loaded.
     system: text for the system prompt. meta_tools: names of tools whose calls go to `handle`.
     name_map: wire name -> original, where a source renamed its tools itself.
     beside_tools: these tools are offered only where another source offers some, too.
-    is_dispatched: hidden tools are called through `call_tool`, once they are loaded.
+    loading: how hidden tools become callable: `relist` appends them to the list, `dispatch` reaches them through
+    `call_tool`, `deferred` has them in the list from the first call, marked to stay out of the prompt, and `inline`
+    leaves their definitions to the result that found them.
     how_to_load: by the name of a hidden tool, the sentence for a model that calls it too early; without one, it is
     told to search.
     """
@@ -123,7 +127,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     meta_tools: Sequence[str] = ()
     name_map: Mapping[str, str] = {}
-    is_dispatched: bool = False
+    loading: ToolLoading = "relist"
     beside_tools: bool = False
     how_to_load: Mapping[str, str] = {}
 
@@ -132,7 +136,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Text chosen for this prompt. It is taken whole if it fits the budget, else skipped.
 
     placement: `turn` puts it beside the prompt, where it stays in the transcript; `system` puts it into
-    the system prompt of this turn.
+    the system prompt of this turn. tools: names of hidden tools that are callable by it; such a text is never cut.
     """
 
     text: str
@@ -140,6 +144,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     section: Section = "memory"
     placement: Placement = "system"
+    tools: tuple[str, ...] = ()
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

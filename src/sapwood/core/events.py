@@ -57,7 +57,8 @@ class ContextUpdated(Event, frozen=True, kw_only=True, tag="context_updated"):
     """A source put something into the context, loaded tools, saved something, or failed.
 
     text: what was recalled, as the model will see it; placement says where.
-    tools: names of tools that became callable. skill: the name of the skill that was activated by it.
+    tools: names of tools that became callable, also by a text beside the prompt. skill: the name of the skill that was
+    activated by it.
     """
 
     type: ClassVar[Literal["context_updated"]] = "context_updated"

@@ -5,6 +5,7 @@ part of this one. It folds in any order in which calls that overlap may end.
 """
 
 import re
+from collections.abc import Iterable
 from typing import assert_never
 
 from sapwood.core.diagnostics import ChildTurn
@@ -38,7 +39,7 @@ from sapwood.core.events import (
     UsageLimitReached,
 )
 from sapwood.core.limits import LimitBreach
-from sapwood.core.messages import Message, Recalled, Text, ToolCall, ToolResult
+from sapwood.core.messages import Message, Opaque, Recalled, Text, ToolCall, ToolResult
 from sapwood.core.run import Child, OpenCall, Phase, Run, most_repeated
 from sapwood.core.tools import FINAL_RESULT, effective
 from sapwood.core.transcript import with_results
@@ -107,17 +108,21 @@ def evolve(run: Run, event: AgentEvent) -> Run:
 def _context_updated(run: Run, event: ContextUpdated) -> Run:
     if event.op == "loaded":
         skills = (event.skill,) if event.skill and event.skill not in run.skills else ()
-        loaded = (name for name in event.tools if name not in run.loaded)
-        return run.replace(loaded=(*run.loaded, *loaded), skills=(*run.skills, *skills))
+        return run.replace(loaded=_with_loaded(run, event.tools), skills=(*run.skills, *skills))
     if event.op != "recalled" or not event.text:
         return run
-    block = Recalled(event.text, event.source)
+    run = run.replace(loaded=_with_loaded(run, event.tools)) if event.tools else run
+    block = Recalled(event.text, event.source, event.tools)
     if event.placement == "system" or run.prompt is None:
         return run.replace(recalled=(*run.recalled, block))
     # Beside the prompt, and kept there, so that the prefix does not move in later turns.
     place = sum(isinstance(part, Recalled) for part in run.prompt.content)
     content = (*run.prompt.content[:place], block, *run.prompt.content[place:])
     return run.replace(messages=(run.prompt.replace(content=content), *run.messages[1:]))
+
+
+def _with_loaded(run: Run, names: Iterable[str]) -> tuple[str, ...]:
+    return (*run.loaded, *(name for name in names if name not in run.loaded))
 
 
 def _compacted(run: Run, event: CompactionFinished) -> Run:
@@ -172,8 +177,10 @@ def _message_added(run: Run, event: MessageAdded) -> Run:
         opened.append(OpenCall(call, public_id, refused=event.refuse_calls and not is_output))
         ids.append(call.id)
     calls = tuple(opened)
+    found = [name for part in message.content if isinstance(part, Opaque) for name in part.loaded]
     return run.replace(
         phase="replied",
+        loaded=_with_loaded(run, found) if found else run.loaded,
         # A reply without content is no message: providers refuse it in the next request.
         messages=(*run.messages, message) if message.content else run.messages,
         calls=calls,

@@ -56,11 +56,15 @@ class File(Data, frozen=True, tag="file"):
 
 
 class Recalled(Data, frozen=True, tag="recalled"):
-    """Text that a source placed beside the user's prompt, kept so that later requests repeat it."""
+    """Text that a source placed beside the user's prompt, kept so that later requests repeat it.
+
+    loaded: names of lazily loaded tools that the text made callable.
+    """
 
     type: ClassVar[Literal["recalled"]] = "recalled"
     text: str
     source: str = ""
+    loaded: tuple[str, ...] = ()
 
 
 class ToolCall(Data, frozen=True, tag="tool_call"):
@@ -131,12 +135,14 @@ class Opaque(Data, frozen=True, tag="opaque"):
 
     kind: the provider's own word for it. The block itself is in `provider_data`.
     text: what any other model may read in its place, such as a summary; empty where nothing is lost without it.
+    loaded: names, as the provider has them, of tools that its own search made callable.
     """
 
     type: ClassVar[Literal["opaque"]] = "opaque"
     kind: str
     provider_data: ProviderData
     text: str = ""
+    loaded: tuple[str, ...] = ()
 
 
 Part: TypeAlias = Text | Thinking | Image | File | Recalled | ToolCall | ToolResult | Summary | Opaque

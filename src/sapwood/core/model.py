@@ -183,6 +183,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     must fit, where the model takes one; None for free text.
     context_edits: what the provider does itself about a long context, in Anthropic's form; a codec sends those that
     the profile has.
+    found: tools that are not among `tools`, as their definitions came with results of the transcript; a protocol
+    that has a form for it sends them there.
     """
 
     transcript: Transcript
@@ -194,6 +196,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     cache: CachePlan | None = CachePlan()
     output_schema: dict[str, Any] | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
+    found: tuple[ToolSchema, ...] = ()
 
 
 class TextChunk(Data, frozen=True, tag="text_chunk", gc=False):

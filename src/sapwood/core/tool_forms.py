@@ -3,10 +3,12 @@
 Law: what cannot be understood is refused with the value and the way out, never guessed.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from sapwood.core.errors import ConfigError
+from sapwood.core.names import wire_name
 from sapwood.core.tools import BoundTool, ToolSchema
 
 
@@ -49,6 +51,16 @@ def to_tool(value: ToolLike | object) -> ToolSchema | BoundTool:
 def schema_of(tool: ToolSchema | BoundTool) -> ToolSchema:
     """Return the schema of a tool in our form."""
     return tool.schema if isinstance(tool, BoundTool) else tool
+
+
+def told(schema: ToolSchema) -> str:
+    """Return a definition as one line of JSON, for a model that gets it as text.
+
+    >>> told(ToolSchema("notes.list", "List notes"))
+    '{"name": "notes_list", "description": "List notes", "input_schema": {"type": "object", "properties": {}}}'
+    """
+    fields = {"name": wire_name(schema.name), "description": schema.description, "input_schema": schema.input_schema}
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _from_mapping(value: Mapping[str, Any]) -> ToolSchema:

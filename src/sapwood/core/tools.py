@@ -62,6 +62,31 @@ CALL_SCHEMA = ToolSchema(
 """The definition of `call_tool`; sources that dispatch their tools share it."""
 
 
+def call_schema(*, free_objects: bool = True) -> ToolSchema:
+    """Return the definition of `call_tool`, in one of two forms.
+
+    free_objects: the arguments are an object; else, for a model that takes no object without declared properties,
+    they are a string of JSON.
+
+    >>> call_schema(free_objects=False).input_schema["properties"]["args"]["type"]
+    'string'
+    """
+    if free_objects:
+        return CALL_SCHEMA
+    args = {"type": "string", "description": 'the arguments as one JSON object, such as {"city": "Paris"}'}
+    properties = {"name": {"type": "string"}, "args": args}
+    return CALL_SCHEMA.replace(input_schema={**CALL_SCHEMA.input_schema, "properties": properties})
+
+
+def call_form(*, free_objects: bool = True) -> str:
+    """Return how a call of `call_tool` is written, as a model is told.
+
+    >>> call_form()
+    '{"name": "...", "args": {...}}'
+    """
+    return '{"name": "...", "args": {...}}' if free_objects else '{"name": "...", "args": "{...}"} (args as JSON text)'
+
+
 class ToolContext:
     """What a tool may know of the call that runs it.
 

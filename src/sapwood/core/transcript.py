@@ -208,10 +208,36 @@ def loaded_names(messages: Iterable[Message]) -> tuple[str, ...]:
     for message in messages:
         for part in message.content:
             match part:
-                case ToolResult(loaded=loaded) | Summary(loaded=loaded):
+                case (
+                    ToolResult(loaded=loaded) | Summary(loaded=loaded) | Recalled(loaded=loaded) | Opaque(loaded=loaded)
+                ):
                     names.update(dict.fromkeys(loaded))
                 case _:
                     pass
+    return tuple(names)
+
+
+def carried_names(message: Message, origin: str, *, reads_recalled: bool = True) -> tuple[str, ...]:
+    """Return the lazily loaded tools whose definitions, or references to them, a message brings to a model.
+
+    A summary only knows their names, and what a provider's own search found is read by the model that asked for it.
+    origin: `provider/model` of the model that reads the message. reads_recalled: it can call what is only described
+    beside a prompt.
+
+    >>> carried_names(Message.user("hi"), "")
+    ()
+    """
+    names: list[str] = []
+    for part in message.content:
+        match part:
+            case ToolResult(loaded=loaded):
+                names.extend(loaded)
+            case Recalled(loaded=loaded) if reads_recalled:
+                names.extend(loaded)
+            case Opaque(loaded=loaded) if message.origin == origin:
+                names.extend(loaded)
+            case _:
+                pass
     return tuple(names)
 
 

@@ -137,6 +137,7 @@ def compose(action: CallModel, run: Run, live: LiveTurn, *, note: str = "") -> t
         live.fixed,
         live.transcript(run),
         loaded=live.loaded(run),
+        bare=live.bare(run),
         max_tokens=spec.max_response_tokens,
         notice="\n".join([*words, note] if note else words) or None,
         output_schema=spec.output_schema(action.output),

@@ -4,6 +4,7 @@ Laws: a spec is never changed; what must outlive the process is in the Run, and 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -22,8 +23,8 @@ from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
 from sapwood.core.partial_json import GrowingJson
 from sapwood.core.run import Run
 from sapwood.core.scope import RetrievalScope
-from sapwood.core.tools import FINAL_RESULT, MaybeAwaitable
-from sapwood.core.transcript import Joined, Running, Transcript, active_skills, loaded_names
+from sapwood.core.tools import CALL_TOOL, FINAL_RESULT, MaybeAwaitable
+from sapwood.core.transcript import Joined, Running, Transcript, active_skills, carried_names, loaded_names
 from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.llm.pricing import cost_of
@@ -35,6 +36,8 @@ from sapwood.loop.start import past_of
 from sapwood.loop.words import budget_note
 
 DEFAULT_RESULT_TOKENS = 10_000
+MAX_DEFERRED_TOKENS = 20_000
+"""Definitions that are larger than this together do not travel with every request; they are dispatched instead."""
 _NOTHING = Tally()
 
 
@@ -140,7 +143,8 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
 class LiveTurn:
     """What one segment of a turn keeps in memory: derived things, and the draft of the reply that streams.
 
-    run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised.
+    run: the run as folded so far, for whoever needs it when the turn raises. error: what it raised. loading: how found
+    tools become callable in this segment.
     on_end: called once when the segment is over, however it ended. output: the validated instance, has_output: there
     is one.
     """
@@ -160,6 +164,7 @@ class LiveTurn:
         "fixed",
         "has_output",
         "interrupted",
+        "loading",
         "offered",
         "on_end",
         "output",
@@ -171,6 +176,7 @@ class LiveTurn:
         self.run = run
         self.on_end = on_end
         self.spec = spec
+        self.loading: ToolLoading = spec.tool_loading
         self.offered = Offered()
         self.fixed = Fixed(self.offered, spec.meter)
         self.draft: list[str] = []
@@ -312,7 +318,17 @@ class LiveTurn:
             overhead=profile.tool_overhead_tokens,
             count_tools=self.spec.context.count_tools,
             output_schema=self.spec.output_schema(self.spec.policy.output),
+            defers=profile.tool_loading == "deferred",
         )
+
+    def is_too_large_to_defer(self, offered: Offered) -> bool:
+        """Tell whether some are deferred, and all definitions together take more tokens than go with each request."""
+        size = 0
+        for tool in offered.by_wire.values() if any(schema.defer for schema in offered.sent) else ():
+            size += self.spec.meter.schema(tool.schema)
+            if self.spec.meter.scaled(size) >= MAX_DEFERRED_TOKENS:
+                return True
+        return False
 
     def past(self, run: Run) -> Transcript:
         """Return the past messages that are still in the window."""
@@ -376,10 +392,21 @@ class LiveTurn:
         return Joined(self.past(run), run.messages)
 
     def loaded(self, run: Run) -> tuple[str, ...]:
-        """Return the lazy tools that are callable: by past messages, then by this turn's."""
+        """Return the lazy tools that are callable, by own name: by past messages, then by this turn's."""
         past = self.past(run)
         known = past.derived("loaded", _loaded_running).upto(past)
-        return (*known, *(name for name in run.loaded if name not in known)) if run.loaded else known
+        names = (*known, *(name for name in run.loaded if name not in known)) if run.loaded else known
+        return tuple(map(self.offered.original, names)) if self.offered.by_wire else names
+
+    def bare(self, run: Run) -> frozenset[str]:
+        """Return the loaded tools of which no message tells this model any more, only a summary their names."""
+        past, origin = self.past(run), self.provider.profile.origin
+        known = past.derived("loaded", _loaded_running).upto(past)
+        if not known:
+            return frozenset()
+        dispatches = CALL_TOOL in self.offered.by_wire
+        told = past.derived(("carried", origin, dispatches), partial(_carried_running, origin, dispatches)).upto(past)
+        return frozenset(map(self.offered.original, known)) - frozenset(map(self.offered.original, told))
 
     def skills(self, run: Run) -> tuple[str, ...]:
         """Return the skills whose instructions are in the transcript: in past messages, then in this turn's."""
@@ -398,18 +425,26 @@ class LiveTurn:
             room=room,
             loaded=self.loaded(run),
             skills=self.skills(run),
-            tool_loading=spec.tool_loading,
+            tool_loading=self.loading,
             placement=spec.placement,
             count=spec.meter.text,
             scope=spec.retrieval_scope,
+            free_objects=self.takes_free_objects,
         )
+
+    @property
+    def takes_free_objects(self) -> bool:
+        """Every model of the chain takes arguments that are objects without declared properties."""
+        provider = self.spec.provider
+        chain = provider.providers if isinstance(provider, FallbackProvider) else (provider,)
+        return all(item.profile.free_objects for item in chain)
 
     def next_call_estimate(self, run: Run) -> int:
         """Return about how many tokens the next request will take."""
         _, total = self.totals(run)
         fixed = self.fixed
         messages = self.spec.meter.scaled(total.messages + total.tool_results)
-        tools = fixed.tool_tokens(self.offered.with_loaded(self.loaded(run)))
+        tools = fixed.tool_tokens(self.offered.with_loaded(self.loaded(run), self.bare(run)))
         return messages + fixed.system_tokens + tools + fixed.recalled_tokens(run)
 
 
@@ -420,6 +455,14 @@ def _loaded_running() -> Running[tuple[str, ...]]:
 def _with_loaded(before: tuple[str, ...], message: Message) -> tuple[str, ...]:
     new = tuple(name for name in loaded_names((message,)) if name not in before)
     return (*before, *new) if new else before
+
+
+def _carried_running(origin: str, dispatches: bool) -> Running[tuple[str, ...]]:
+    def carried(before: tuple[str, ...], message: Message) -> tuple[str, ...]:
+        new = carried_names(message, origin, reads_recalled=dispatches)
+        return (*before, *new) if new else before
+
+    return Running((), carried)
 
 
 def _skills_running() -> Running[tuple[str, ...]]:

@@ -89,7 +89,7 @@ async def run_turn(
             spec.pool.extend(run)
             await rt.checkpoint(run, answer)
             yield answer
-        live.offer(await spec.context.gather(live.turn(run), call=rt.call))
+        await _gather(run, live, rt)
         policy = spec.policy if live.offered.sent else spec.policy.replace(has_tools=False)
         while True:
             if spec.cancel is not None:
@@ -126,13 +126,23 @@ def _first(run: Run, spec: TurnSpec, prompt: Message | None) -> TurnStarted | Tu
     return TurnResumed(run_id=run.run_id, asks_again=spec.gate.approve is not None)
 
 
+async def _gather(run: Run, live: LiveTurn, rt: Runtime) -> None:
+    """Ask the sources what they contribute; once more, where there is too much of it to send all definitions."""
+    context = live.spec.context
+    offered = await context.gather(live.turn(run), call=rt.call)
+    if live.loading == "deferred" and live.is_too_large_to_defer(offered):
+        live.loading = "dispatch"
+        offered = await context.gather(live.turn(run), call=rt.call)
+    live.offer(offered)
+
+
 async def first_request(
     run: Run, spec: TurnSpec, rt: Runtime, *, prompt: Message
 ) -> tuple[ModelRequest, ContextLedger]:
     """Return what the first model call of a turn would send, and its ledger; nothing is sent or saved."""
     live = LiveTurn(run, spec)
     run = evolve(run, TurnStarted(run_id=run.run_id, prompt=prompt))
-    live.offer(await spec.context.gather(live.turn(run), call=rt.call))
+    await _gather(run, live, rt)
     policy = spec.policy.replace(limits=None)
     while not isinstance(action := decide(run, policy, Spent(next_call_estimate=_estimate(run, live))), CallModel):
         async with aclosing(perform(action, run, live, rt)) as events:

@@ -11,14 +11,22 @@ from typing import Any
 import msgspec
 
 from sapwood.context.meter import estimate_tokens
-from sapwood.context.source import ContextSource, Contribution, Loaded, Turn
+from sapwood.context.source import ContextSource, Contribution, Loaded, Selection, Turn
 from sapwood.core.errors import ConfigError, ToolNameCollision
 from sapwood.core.messages import Message, ToolCall
 from sapwood.core.model import ToolLoading
 from sapwood.core.names import name_map, wire_name
 from sapwood.core.ports import IndexCache, PastRequestStore, Vectors
-from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import CALL_SCHEMA, CALL_TOOL, SEARCH_TOOLS, BoundTool, ToolSchema, effective
+from sapwood.core.tool_forms import ToolLike, schema_of, to_tool, told
+from sapwood.core.tools import (
+    CALL_TOOL,
+    SEARCH_TOOLS,
+    BoundTool,
+    ToolSchema,
+    call_form,
+    call_schema,
+    effective,
+)
 
 
 class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +39,7 @@ class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
     groups: what is said of the tools whose names begin with a group's name, `notes` for `notes.list`.
     learn: the user's words of a turn in which a found tool ran without an error find that tool from then on.
     store: where what was learnt outlives the process. cache: a file for the index, or its bytes.
+    preload: tools that are offered with each prompt, without a search: the best matches for its text.
     """
 
     pin: Sequence[str] = ()
@@ -42,6 +51,7 @@ class LazyToolsetOptions(msgspec.Struct, frozen=True, kw_only=True):
     learn: bool = False
     store: PastRequestStore | None = None
     cache: IndexCache | None = None
+    preload: int = 0
 
 
 LazyToolSourceOptions = LazyToolsetOptions
@@ -59,6 +69,8 @@ class LazyToolset:
 
         if options.k < 1:
             raise ConfigError(f"k must be at least 1, not {options.k}")
+        if options.preload < 0:
+            raise ConfigError(f"preload must be 0 (none) or more, not {options.preload}")
         if options.store is not None and not options.learn:
             raise ConfigError("a store of past requests is given, but learn is False; set learn=True to use it")
         self.options = options
@@ -102,11 +114,21 @@ class LazyToolset:
         loaded: own names; None takes, and extends, what this object has loaded before.
         """
         known = self.loaded if loaded is None else loaded
-        names = self._search.search(query, k=self.options.k, without={*known, *self.pinned})
-        found = [schema_of(self._tools[name]) for name in names if name in self._tools]
+        found = self._best(query, self.options.k, known)
         if loaded is None:
             self.loaded.update(dict.fromkeys(schema.name for schema in found))
         return found
+
+    def matches(self, request: str, *, loaded: Collection[str]) -> list[ToolSchema]:
+        """Return the best tools for a user's request, at most `preload`; never one that is loaded or pinned already.
+
+        loaded: own names.
+        """
+        return self._best(request, self.options.preload, loaded) if self.options.preload and request.strip() else []
+
+    def _best(self, query: str, k: int, known: Collection[str]) -> list[ToolSchema]:
+        names = self._search.search(query, k=k, without={*known, *self.pinned})
+        return [schema_of(self._tools[name]) for name in names if name in self._tools]
 
     def handle(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """Answer a `search_tools` call by hand; None for any other name."""
@@ -181,12 +203,11 @@ class LazyToolSource(ContextSource):
 
     def contribute(self, turn: Turn) -> Contribution:
         """Return the search, the pinned tools, and everything else as hidden, with the menu."""
-        toolset = self._toolset
+        toolset, loading = self._toolset, self._loading(turn)
         sent: list[ToolSchema | BoundTool] = [SEARCH_SCHEMA]
         meta = [SEARCH_TOOLS]
-        is_dispatched = self._loading(turn) == "dispatch"
-        if is_dispatched:
-            sent.append(CALL_SCHEMA)
+        if loading == "dispatch" or (loading != "relist" and toolset.options.preload):
+            sent.append(call_schema(free_objects=turn.free_objects))
             meta.append(CALL_TOOL)
         return Contribution(
             tools=[*sent, *toolset.bound(toolset.pinned)],
@@ -194,20 +215,22 @@ class LazyToolSource(ContextSource):
             system=toolset.menu,
             meta_tools=meta,
             name_map=toolset.name_map,
-            is_dispatched=is_dispatched,
+            loading=loading,
         )
 
     def handle(self, call: ToolCall, turn: Turn) -> Loaded | None:
         """Answer a search: the found tools become callable."""
         if call.name == CALL_TOOL:
-            return Loaded(result='call_tool needs {"name": "...", "args": {...}}', is_error=True)
+            return Loaded(result=f"{CALL_TOOL} needs {call_form(free_objects=turn.free_objects)}", is_error=True)
         if call.name != SEARCH_TOOLS:
             return None
         query = call.arguments.get("query")
         if not isinstance(query, str):
             return Loaded(result="search_tools needs a query of words, such as create invoice", is_error=True)
         found = self._toolset.search(query, loaded=turn.loaded)
-        result = search_result(found, with_schemas=self._loading(turn) == "dispatch")
+        loading = self._loading(turn)
+        form = call_form(free_objects=turn.free_objects) if loading == "dispatch" else ""
+        result = search_result(found, with_schemas=loading != "relist", form=form)
         return Loaded(result=result, tools=tuple(schema.name for schema in found))
 
     def commit(self, turn: Turn) -> None:
@@ -219,6 +242,31 @@ class LazyToolSource(ContextSource):
 
     def _loading(self, turn: Turn) -> ToolLoading:
         return self._toolset.options.loading or turn.tool_loading
+
+
+class PreloadingSource(LazyToolSource):
+    """A source that also offers the best matches for the prompt itself, in a text beside it."""
+
+    def select(self, turn: Turn, room: int) -> Selection | None:
+        """Return the definitions of the best matches, as many as fit the room; they are callable from then on."""
+        found = self._toolset.matches(turn.text, loaded=turn.loaded)
+        while found:
+            text = self._offer(found, turn)
+            if turn.count(text) <= room:
+                names = tuple(schema.name for schema in found)
+                label = f"tools for this request: {', '.join(names)}"
+                return Selection(text=text, label=label, section="tools", placement="turn", tools=names)
+            found.pop()
+        return None
+
+    def _offer(self, found: Sequence[ToolSchema], turn: Turn) -> str:
+        # The list of tools stays as it is, so what is described here is called through the one fixed tool.
+        if self._loading(turn) == "relist":
+            names = ", ".join(wire_name(schema.name) for schema in found)
+            return f"These tools may fit the request and can be called now: {names}."
+        form = call_form(free_objects=turn.free_objects)
+        head = f"These tools may fit the request; run one with {CALL_TOOL}: {form}."
+        return "\n".join([head, *(told(schema) for schema in found)])
 
 
 def lazy_toolset(
@@ -234,6 +282,7 @@ def lazy_toolset(
     learn: bool = False,
     store: PastRequestStore | None = None,
     cache: IndexCache | None = None,
+    preload: int = 0,
 ) -> LazyToolset:
     """Return a toolset whose schemas stay out of the context until they are searched for.
 
@@ -251,6 +300,7 @@ def lazy_toolset(
         learn=learn,
         store=store,
         cache=cache,
+        preload=preload,
     )
     return LazyToolset(tools, options)
 
@@ -268,6 +318,7 @@ def lazy_tool_source(
     learn: bool = False,
     store: PastRequestStore | None = None,
     cache: IndexCache | None = None,
+    preload: int = 0,
 ) -> LazyToolSource:
     """Return a source named `tools` that defers a toolset behind `search_tools`.
 
@@ -275,7 +326,7 @@ def lazy_tool_source(
     'tools'
     """
     if isinstance(tools, LazyToolset):
-        return LazyToolSource(tools)
+        return _source_over(tools)
     toolset = lazy_toolset(
         tools,
         options,
@@ -288,14 +339,20 @@ def lazy_tool_source(
         learn=learn,
         store=store,
         cache=cache,
+        preload=preload,
     )
-    return LazyToolSource(toolset)
+    return _source_over(toolset)
 
 
-def search_result(found: Sequence[ToolSchema], *, with_schemas: bool) -> dict[str, Any]:
+def _source_over(toolset: LazyToolset) -> LazyToolSource:
+    return PreloadingSource(toolset) if toolset.options.preload else LazyToolSource(toolset)
+
+
+def search_result(found: Sequence[ToolSchema], *, with_schemas: bool, form: str = "") -> dict[str, Any]:
     """Return what the model is told of a search.
 
-    with_schemas: found tools are called through `call_tool`, so their schemas stand here.
+    with_schemas: the definitions do not come to the model in another way, so they stand here. form: how a found tool
+    is called through `call_tool`; empty where it is called by its own name.
     """
     entries: list[dict[str, Any]] = []
     for schema in found:
@@ -305,8 +362,8 @@ def search_result(found: Sequence[ToolSchema], *, with_schemas: bool) -> dict[st
         entries.append(entry)
     if not found:
         note = "No other tool matches; search again with other words."
-    elif with_schemas:
-        note = f'Run one with {CALL_TOOL}: {{"name": "...", "args": {{...}}}}.'
+    elif form:
+        note = f"Run one with {CALL_TOOL}: {form}."
     else:
         note = "These tools can be called now."
     return {"found": entries, "note": note}

@@ -5,7 +5,6 @@ child; what the model is told of all skills does not change when one is activate
 Source: guide A, "Skills System".
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,16 @@ from sapwood.context.source import ContextSource, Contribution, Loaded, Turn
 from sapwood.core.messages import ToolCall
 from sapwood.core.model import ToolLoading
 from sapwood.core.names import wire_name
-from sapwood.core.tool_forms import schema_of, to_tool
+from sapwood.core.tool_forms import schema_of, to_tool, told
 from sapwood.core.tools import (
     ACTIVATE_SKILL,
-    CALL_SCHEMA,
     CALL_TOOL,
     READ_SKILL_FILE,
     RUN_SKILL_SCRIPT,
     BoundTool,
     ToolSchema,
+    call_form,
+    call_schema,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SkillSource(ContextSource):
     ) -> None:
         self._skills = {skill.name: skill for skill in skills}
         self._tools = {skill.name: tuple(to_tool(item) for item in skill.tools) for skill in skills}
-        self._loading = loading
+        self._loading: ToolLoading | None = loading
         self._runs_scripts = runs_scripts
         waiting = [skill for skill in skills if skill.activation == "on_demand"]
         self._always = [skill for skill in skills if skill.activation == "always"]
@@ -64,17 +64,17 @@ class SkillSource(ContextSource):
     def contribute(self, turn: Turn) -> Contribution:
         """Return the listing, `activate_skill`, and the tools, hidden until their skill is active."""
         hidden = [tool for tools in self._waiting.values() for tool in tools]
-        is_dispatched = self._is_dispatched(turn) and bool(hidden)
+        loading = self._mode(turn)
         meta = [self._schema] if self._waiting else []
-        if is_dispatched:
-            meta.append(CALL_SCHEMA)
+        if loading == "dispatch" and hidden:
+            meta.append(call_schema(free_objects=turn.free_objects))
         always = [tool for skill in self._always for tool in self._tools[skill.name]]
         return Contribution(
             tools=[*meta, *always],
             hidden=hidden,
             system=self._system,
             meta_tools=[schema.name for schema in meta],
-            is_dispatched=is_dispatched,
+            loading=loading,
             how_to_load={
                 schema_of(tool).name: f'Call {ACTIVATE_SKILL} with skill_name "{name}" first, then call it.'
                 for name, tools in self._waiting.items()
@@ -85,7 +85,7 @@ class SkillSource(ContextSource):
     def handle(self, call: ToolCall, turn: Turn) -> Loaded | None:
         """Answer an activation with the skill's instructions; its tools become callable."""
         if call.name == CALL_TOOL:
-            return Loaded(result='call_tool needs {"name": "...", "args": {...}}', is_error=True)
+            return Loaded(result=f"{CALL_TOOL} needs {call_form(free_objects=turn.free_objects)}", is_error=True)
         if call.name != ACTIVATE_SKILL:
             return None
         name = call.arguments.get("skill_name")
@@ -98,11 +98,13 @@ class SkillSource(ContextSource):
             # Where the skill got a tool since, the tool is loaded now; the instructions are not said twice.
             told = f"The skill {name} is active already; its instructions stand above."
             return Loaded(result=told, tools=tuple(tool for tool in names if tool not in turn.loaded))
-        parts = (self._shown(self._skills[name]), self._tools_told(tools, is_dispatched=self._is_dispatched(turn)))
+        parts = (self._shown(self._skills[name]), self._tools_told(tools, turn))
         return Loaded(result="\n\n".join(part for part in parts if part), tools=names, skill=name)
 
-    def _is_dispatched(self, turn: Turn) -> bool:
-        return (self._loading or turn.tool_loading) == "dispatch"
+    def _mode(self, turn: Turn) -> ToolLoading:
+        """Return how the tools become callable; references cannot stand beside instructions, so none are deferred."""
+        mode = self._loading or turn.tool_loading
+        return "dispatch" if mode == "deferred" else mode
 
     def _shown(self, skill: "Skill") -> str:
         """Return what the model is told of an active skill."""
@@ -118,24 +120,17 @@ class SkillSource(ContextSource):
             return ""
         return f'<skill name="{skill.name}">\n{inside or "This skill is active."}\n</skill>'
 
-    def _tools_told(self, tools: Sequence[ToolSchema | BoundTool], *, is_dispatched: bool) -> str:
+    def _tools_told(self, tools: Sequence[ToolSchema | BoundTool], turn: Turn) -> str:
         if not tools:
             return ""
-        schemas = [schema_of(tool) for tool in tools]
-        if not is_dispatched:
+        mode, schemas = self._mode(turn), [schema_of(tool) for tool in tools]
+        if mode == "relist":
             return f"These tools can be called now: {', '.join(wire_name(schema.name) for schema in schemas)}."
-        lines = [
-            json.dumps(
-                {
-                    "name": wire_name(schema.name),
-                    "description": schema.description,
-                    "input_schema": schema.input_schema,
-                },
-                ensure_ascii=False,
-            )
-            for schema in schemas
-        ]
-        return "\n".join([f'These tools can be run now with {CALL_TOOL}: {{"name": "...", "args": {{...}}}}.', *lines])
+        head = "These tools can be called now."
+        if mode == "dispatch":
+            form = call_form(free_objects=turn.free_objects)
+            head = f"These tools can be run now with {CALL_TOOL}: {form}."
+        return "\n".join([head, *map(told, schemas)])
 
 
 def discovery_text(skills: "Sequence[Skill]", most: int | None, *, size: Callable[[str], int] = estimate_tokens) -> str:

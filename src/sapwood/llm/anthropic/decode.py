@@ -312,7 +312,7 @@ class AnthropicDecoder:
                 return None
             case kind:
                 raw = _with_input(block.start, text, block.closed)
-                return None if raw is None else Opaque(kind, {provider: raw}, readable(raw))
+                return None if raw is None else Opaque(kind, {provider: raw}, readable(raw), _found(raw))
 
     def _call(self, block: _Block, text: str, *, is_complete: bool) -> ToolCall:
         name, id = text_in(block.start, "name"), text_in(block.start, "id")
@@ -395,6 +395,12 @@ def _merged(start: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
         else:
             block[key] = value
     return block
+
+
+def _found(block: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the tools that the provider's own search found."""
+    references = list_in(object_in(block, "content"), "tool_references")
+    return tuple(name for item in references if is_object(item) and (name := text_in(item, "tool_name")))
 
 
 def _with_input(start: dict[str, Any], text: str, closed: bool) -> dict[str, Any] | None:

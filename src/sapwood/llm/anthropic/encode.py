@@ -132,8 +132,9 @@ def encode_body(
     if request.notice and request.notice.strip():
         notice = Fragment(_USER, encode_json({"type": "text", "text": request.notice}))
         lost = lost if state.answers else lost | state.waiting  # the notice comes in the user's name
+    deferred = _deferred(request, profile)
     history = request.transcript.derived(
-        ("anthropic", profile, lost), lambda: EncodedHistory(partial(_fragment, profile, lost))
+        ("anthropic", profile, lost, deferred), lambda: EncodedHistory(partial(_fragment, profile, lost, deferred))
     )
     end_mark = b"," + mark if mark and request.cache is not None and request.cache.messages else b""
     earlier = request.cache is None or request.cache.earlier
@@ -163,7 +164,10 @@ def _fields(
     if edits := [edit for edit in request.context_edits if profile.edits(edit["type"])]:
         fields["context_management"] = encode_json({"edits": edits})
     if tools:
-        fields["tools"] = _list(_marked(tools, b"" if stable else prefix_mark))
+        # A deferred tool takes no mark.
+        places = [place for place, tool in enumerate(request.tools) if not _is_deferred(tool, profile)]
+        end = places[-1] + 1 if places else 0
+        fields["tools"] = _list([*_marked(tools[:end], b"" if stable else prefix_mark), *tools[end:]])
         if request.tool_choice:
             fields["tool_choice"] = _tool_choice(sendable(request.tool_choice, can_force=can_force(profile, options)))
     return fields
@@ -250,16 +254,30 @@ def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
     block["input_schema"] = tool.input_schema
     if tool.input_examples:
         block["input_examples"] = tool.input_examples
-    if tool.defer and profile.tool_loading == "deferred":
+    if _is_deferred(tool, profile):
         block["defer_loading"] = True
     return block
 
 
+def _is_deferred(tool: ToolSchema, profile: ModelProfile) -> bool:
+    return tool.defer and profile.tool_loading == "deferred"
+
+
+def _deferred(request: ModelRequest, profile: ModelProfile) -> frozenset[str]:
+    """Return the wire names of the tools that results may refer to; a reference to any other tool is refused."""
+    return frozenset(wire_name(tool.name) for tool in request.tools if _is_deferred(tool, profile))
+
+
 def _fragment(
-    profile: ModelProfile, lost: frozenset[str], message: Message, ids: Sequence[str], ends: bool
+    profile: ModelProfile,
+    lost: frozenset[str],
+    deferred: frozenset[str],
+    message: Message,
+    ids: Sequence[str],
+    ends: bool,
 ) -> Fragment | None:
     """Return a message's blocks. lost: see `OpenLoop`. ends: it is the last of the request."""
-    blocks = [block for block in _blocks(profile, message, ids) if not is_lost(block, lost)]
+    blocks = [block for block in _blocks(profile, deferred, message, ids) if not is_lost(block, lost)]
     if ends and blocks and blocks[-1].get("type") == "text":
         # A final assistant text that ends in white space is refused; the stored text stays as it is.
         blocks[-1] = {**blocks[-1], "text": str(blocks[-1]["text"]).rstrip()}
@@ -274,7 +292,9 @@ def _fragment(
     return Fragment(_ASSISTANT if message.role == "assistant" else _USER, b",".join(encoded), mark_at, len(blocks))
 
 
-def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _blocks(
+    profile: ModelProfile, deferred: frozenset[str], message: Message, ids: Sequence[str]
+) -> list[dict[str, Any]]:
     numbered = iter(ids)
     recalled: list[dict[str, Any]] = []
     blocks: list[dict[str, Any]] = []
@@ -282,12 +302,14 @@ def _blocks(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list
         wire_id = next(numbered) if isinstance(part, ToolCall | ToolResult) else ""
         if is_blank(part):
             continue
-        if (block := _block(profile, message, part, wire_id)) is not None:
+        if (block := _block(profile, deferred, message, part, wire_id)) is not None:
             (recalled if isinstance(part, Recalled) else blocks).append(block)
     return recalled + blocks
 
 
-def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) -> dict[str, Any] | None:
+def _block(
+    profile: ModelProfile, deferred: frozenset[str], message: Message, part: Part, wire_id: str
+) -> dict[str, Any] | None:
     match part:
         case Text() if not part.text.strip():
             return None  # what another provider hung on an empty text
@@ -311,7 +333,7 @@ def _block(profile: ModelProfile, message: Message, part: Part, wire_id: str) ->
         case ToolCall():
             return _tool_use(part, _own(part.provider_data, message, profile), wire_id)
         case ToolResult():
-            return _tool_result(part, profile, wire_id) if wire_id else None
+            return _tool_result(part, profile, deferred, wire_id) if wire_id else None
         case Opaque(kind=kind):
             if kind in BESIDE_BLOCKS:
                 return None
@@ -342,8 +364,11 @@ def _tool_use(call: ToolCall, own: Mapping[str, Any], wire_id: str) -> dict[str,
     return {**block, "caller": caller} if caller else block
 
 
-def _tool_result(result: ToolResult, profile: ModelProfile, wire_id: str) -> dict[str, Any]:
+def _tool_result(result: ToolResult, profile: ModelProfile, deferred: frozenset[str], wire_id: str) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
+    if found := [name for name in map(wire_name, result.loaded) if name in deferred]:
+        # The provider writes the definitions in place of the references, which stand alone.
+        return {**block, "content": [{"type": "tool_reference", "tool_name": name} for name in found]}
     shown = [part for part in result.content if not isinstance(part, Text) or part.text.strip()]
     content = [_result_block(part, profile) for part in shown]
     if len(content) == 1 and content[0]["type"] == "text":

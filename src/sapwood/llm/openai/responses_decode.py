@@ -26,7 +26,7 @@ from sapwood.core.usage import Usage
 from sapwood.llm.arguments import read_call
 from sapwood.llm.failures import Complaint, complaint, error_from, read_answer, read_event
 from sapwood.llm.openai.chat_decode import TICKS_PER_DOLLAR
-from sapwood.llm.openai.responses_tools import ServerTools, text_of_item
+from sapwood.llm.openai.responses_tools import ServerTools, found_by, text_of_item
 from sapwood.llm.shapes import UNREADABLE, count_in, encode_json, list_in, object_in, text_in
 
 PART_END = "\n\n"
@@ -257,7 +257,7 @@ class ResponsesDecoder:
                 return []
             case kind:
                 is_whole = item.final is not None and not (self._is_cut and text_in(raw, "status") in _UNFINISHED)
-                return [Opaque(kind, {provider: raw}, text_of_item(raw))] if is_whole else []
+                return [Opaque(kind, {provider: raw}, text_of_item(raw), found_by(raw))] if is_whole else []
 
     def _message(self, raw: dict[str, Any]) -> list[Part]:
         """Return the texts of a message, each with what goes back beside it."""

@@ -34,6 +34,7 @@ from sapwood.llm.encoded import EncodedHistory, Fragment, Shape, data_url, encod
 from sapwood.llm.forced_choice import sendable
 from sapwood.llm.openai.chat_encode import NO_OUTPUT, key_headers
 from sapwood.llm.openai.chat_encode import tool_block as chat_tool_block
+from sapwood.llm.openai.late_tools import LateForm, LateTools
 from sapwood.llm.openai.responses_decode import can_return
 from sapwood.llm.openai.responses_tools import awaits_answer
 from sapwood.llm.options import ModelOptions, ThinkingOption, reply_cap
@@ -110,9 +111,10 @@ def encode_body(request: ModelRequest, profile: ModelProfile, options: ModelOpti
     fields = with_extra(_fields(request, profile, options, asks=refused.asks), options.extra_body)
     if counts:
         fields = {name: value for name, value in fields.items() if name in _COUNTED}
+    late = _late_tools(request, profile)
     history = request.transcript.derived(
-        ("openai.responses", profile, refused.thoughts),
-        lambda: EncodedHistory(partial(_fragment, profile, refused.thoughts)),
+        ("openai.responses", profile, refused.thoughts, late.form),
+        lambda: EncodedHistory(partial(_fragment, profile, refused.thoughts, late)),
     )
     notice = None
     if request.notice and request.notice.strip():
@@ -186,8 +188,24 @@ def tool_block(tool: ToolSchema, profile: ModelProfile) -> dict[str, Any]:
     return {**block, "defer_loading": True} if tool.defer and profile.tool_loading == "deferred" else block
 
 
+def _late_tools(request: ModelRequest, profile: ModelProfile) -> LateTools:
+    """Return the tools whose definitions come with results, kept beside the transcript and added to, never changed."""
+    deferred = [tool for tool in request.tools if tool.defer] if profile.tool_loading == "deferred" else []
+    form: LateForm = "deferred" if deferred else "inline" if request.found else ""
+    late = request.transcript.derived(("openai.responses.late", profile, form), partial(LateTools, form))
+    for tool in deferred or request.found:
+        if (name := wire_name(tool.name)) not in late.blocks:
+            late.blocks[name] = tool_block(tool, profile)
+    return late
+
+
 def _fragment(
-    profile: ModelProfile, refused: frozenset[str], message: Message, ids: Sequence[str], ends: bool
+    profile: ModelProfile,
+    refused: frozenset[str],
+    late: LateTools,
+    message: Message,
+    ids: Sequence[str],
+    ends: bool,
 ) -> Fragment | None:
     """Return a message's items."""
     match message.role:
@@ -195,8 +213,9 @@ def _fragment(
             items = _user(profile, message)
         case "assistant":
             items = _assistant(profile, refused, message, ids)
+            items = [late.called(item) for item in items]
         case "tool":
-            items = _tool(profile, message, ids)
+            items = _tool(profile, late, message, ids)
         case _:
             assert_never(message.role)
     return Fragment(_ALONE, b",".join(map(encode_json, items)), blocks=len(items)) if items else None
@@ -333,13 +352,18 @@ def _without_loose_thoughts(items: list[dict[str, Any]]) -> list[dict[str, Any]]
     return items
 
 
-def _tool(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _tool(profile: ModelProfile, late: LateTools, message: Message, ids: Sequence[str]) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
+    added: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
     for result, id in zip(message.tool_results, ids, strict=True):
         if not id:
             continue  # no call of this request asked for it
+        names = late.brought(map(wire_name, result.loaded))
+        added += late.items(names, id)
         output: str | list[dict[str, Any]] = result.text if result.text.strip() else NO_OUTPUT
+        if names and not result.skill:  # a search; its definitions follow in their own form
+            output = f"Found, and callable now: {', '.join(names)}."
         media = [part for part in result.content if not isinstance(part, Text)]
         if media and profile.result_images:
             output = _input_blocks(profile, result.content)
@@ -347,4 +371,5 @@ def _tool(profile: ModelProfile, message: Message, ids: Sequence[str]) -> list[d
             heading = {"type": "input_text", "text": f"From the result of {wire_name(result.name)}:"}
             shown += [heading, *_input_blocks(profile, media)]
         answers.append({"type": "function_call_output", "call_id": id, "output": output})
+    answers += added
     return [*answers, _user_item(shown)] if shown else answers

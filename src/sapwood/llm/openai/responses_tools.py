@@ -129,6 +129,17 @@ def text_of_item(item: dict[str, Any]) -> str:
             return ""
 
 
+def found_by(item: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the tools that the provider's own search found.
+
+    >>> found_by({"type": "tool_search_output", "tools": [{"type": "function", "name": "get_weather"}]})
+    ('get_weather',)
+    """
+    if text_in(item, "type") != "tool_search_output":
+        return ()
+    return tuple(name for tool in list_in(item, "tools") if is_object(tool) and (name := text_in(tool, "name")))
+
+
 def _arguments(item: dict[str, Any]) -> dict[str, Any]:
     for key in ("arguments", "action", "operation"):
         given = item.get(key)
