@@ -8,6 +8,7 @@ from sapwood.core.messages import Image, Message, Summary, Text, ToolCall, ToolR
 from sapwood.core.transcript import as_it_was, shortened, with_results
 
 LONG = "word " * 300
+LATER = (Message.user("and then?"),)
 
 
 def asked(key: str, n: object = 1, text: str = LONG, **more: object) -> Exchange:
@@ -23,8 +24,8 @@ def word(result: ToolResult, tokens: int) -> str:
     return f"[{result.name}: {tokens}]"
 
 
-@pytest.mark.parametrize(("keep", "cleared"), [(0, 4), (1, 3), (2, 2), (9, 0)])
-def test_all_results_but_the_newest_are_cleared(keep: int, cleared: int) -> None:
+@pytest.mark.parametrize(("keep", "cleared"), [(0, 3), (1, 3), (2, 2), (9, 0)])
+def test_all_results_but_the_newest_are_cleared_and_never_one_that_was_not_seen(keep: int, cleared: int) -> None:
     history = History([asked(f"r{place}c0", place) for place in range(4)])
     shown = texts(clear_results(history, word, keep=keep))
     assert [text.startswith("[look") for text in shown] == [True] * cleared + [False] * (4 - cleared)
@@ -32,7 +33,7 @@ def test_all_results_but_the_newest_are_cleared(keep: int, cleared: int) -> None
 
 def test_what_is_short_pinned_or_loaded_tools_is_not_cleared() -> None:
     pinned = tuple(message.replace(pinned=True) for message in asked("r1c0"))
-    history = History([asked("r0c0", text="short"), pinned, asked("r2c0", loaded=("tool",)), asked("r3c0")])
+    history = History([asked("r0c0", text="short"), pinned, asked("r2c0", loaded=("tool",)), asked("r3c0"), LATER])
     shown = clear_results(history, word, keep=0)
     assert texts(shown)[:3] == ["short", LONG, LONG]
     assert texts(shown)[3].startswith("[look")
@@ -40,12 +41,12 @@ def test_what_is_short_pinned_or_loaded_tools_is_not_cleared() -> None:
 
 
 def test_a_word_that_is_no_shorter_than_the_result_is_not_put_in_its_place() -> None:
-    history = History([asked("r0c0")])
+    history = History([asked("r0c0"), LATER])
     assert list(clear_results(history, lambda result, tokens: LONG * 2, keep=0)) == list(history)
 
 
 def test_a_cleared_result_keeps_what_it_said_and_its_name() -> None:
-    history = History([asked("r0c0")])
+    history = History([asked("r0c0"), LATER])
     (before,) = history[0][1].tool_results
     shown = clear_results(trim_results(history, limit=50, note=word), word, keep=0)
     (after,) = shown[0][1].tool_results
@@ -57,7 +58,7 @@ def test_a_cleared_result_keeps_what_it_said_and_its_name() -> None:
 
 def test_a_result_over_the_limit_keeps_its_beginning_and_its_end() -> None:
     text = "begin " + LONG + " end"
-    shown = trim_results(History([asked("r0c0", text=text)]), limit=120, note=word)
+    shown = trim_results(History([asked("r0c0", text=text), LATER]), limit=120, note=word)
     assert texts(shown)[0].startswith("begin word")
     assert " end\n[look" in texts(shown)[0]
     assert shown.tokens < 180
@@ -103,3 +104,15 @@ def test_a_history_is_a_sequence_that_knows_its_size() -> None:
     assert (len(history), history.current, history.beside) == (2, 2, 7)
     assert history.tokens > 600
     assert history.replace(history[:1], current=0).current == 0
+
+
+def test_what_the_model_has_not_seen_yet_is_cut_only_where_that_is_asked_for() -> None:
+    history = History([asked("r0c0")])
+    assert list(trim_results(history, limit=50, note=word)) == list(history)
+    assert trim_results(history, limit=50, note=word, with_last=True).tokens < 120
+
+
+def test_pictures_are_not_lost_to_a_cut() -> None:
+    shot = ToolResult("r0c0", "draw", (Text(LONG), Image("aGk=")))
+    history = History([(Message.assistant(ToolCall("draw", {}, "r0c0")), Message("tool", (shot,))), LATER])
+    assert list(trim_results(history, limit=50, note=word)) == list(history)

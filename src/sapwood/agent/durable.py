@@ -127,6 +127,8 @@ async def resumed_turn(
             raise ConflictError(f"run {run_id!r} was closed, as another prompt came; what it did is in the history")
         require_progress(stored.run, events, spec)
         run = stored.run.replace(conversation_id=stored.conversation_id)
+        if is_recorded:  # what was left out of the history is out of the one that was loaded
+            run = run.replace(dropped=0, past=None)
         spec = recorded(spec, keeping, run, saving)
         live = LiveTurn(run, spec, on_end=on_end)
         async with aclosing(run_turn(run, spec, saving, answers=events, live=live)) as turn:

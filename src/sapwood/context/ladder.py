@@ -47,13 +47,20 @@ def clear_results(
     return _with_words(history, lambda place, result: place in old and result.name not in kept_tools, word, least)
 
 
-def trim_results(history: History, *, limit: int, note: Word) -> History:
-    """Cut each result over `limit` tokens to its beginning and its end, with a note at the end of it."""
+def trim_results(history: History, *, limit: int, note: Word, with_last: bool = False) -> History:
+    """Cut each result over `limit` tokens to its beginning and its end, with a note at the end of it.
+
+    One with pictures or documents stays whole, as these would be lost. with_last: also results of the last exchange,
+    which the model has not seen yet, and such with pictures.
+    """
+
+    def is_meant(place: int, result: ToolResult) -> bool:
+        return with_last or all(isinstance(part, Text) for part in result.content)
 
     def cut(result: ToolResult, size: int) -> str:
         return f"{cap(result.text, limit, _counter(history))}\n{note(result, size)}"
 
-    return _with_words(history, lambda place, result: True, cut, limit)
+    return _with_words(history, is_meant, cut, limit, with_last=with_last)
 
 
 def drop_superseded(history: History, word: Word, *, least: int = LEAST_TOKENS) -> History:
@@ -89,11 +96,14 @@ def tokens_of(exchanges: Iterable[Exchange], size: Callable[[Message], int]) -> 
     return sum(size(message) for exchange in exchanges for message in exchange)
 
 
-def _with_words(history: History, is_meant: Callable[[int, ToolResult], bool], word: Word, least: int) -> History:
+def _with_words(
+    history: History, is_meant: Callable[[int, ToolResult], bool], word: Word, least: int, *, with_last: bool = False
+) -> History:
     """Return the history with words in the place of the results that are meant, where that makes them shorter."""
     changed: list[Exchange] = []
     for place, exchange in enumerate(history):
-        if any(message.pinned for message in exchange):
+        is_unseen = place == len(history) - 1 and not with_last
+        if is_unseen or any(message.pinned for message in exchange):
             changed.append(exchange)
             continue
         changed.append(tuple(_message(message, place, is_meant, word, least, history) for message in exchange))

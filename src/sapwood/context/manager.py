@@ -18,6 +18,7 @@ from sapwood.context.plan import Demand, Planner, judge, ranked, truncated
 from sapwood.context.source import (
     ContextSource,
     Contribution,
+    Exchange,
     History,
     Loaded,
     Saved,
@@ -101,6 +102,10 @@ class ContextManager:
             trim_history=self.trim_history,
             on_error=self.on_error,
         )
+
+    def stays(self, exchange: Exchange, place: int) -> bool:
+        """Tell whether a source says of a past exchange that it goes last. place: counted from the oldest."""
+        return any(method(exchange, place) for _, method in self._having("stays"))
 
     def compact_at(self, window: int) -> int:
         """Return the tokens of a request from which on a source wants to shorten it; 0 where none does."""
@@ -386,7 +391,7 @@ def _expected(value: object, kind: type[T]) -> T | None:
 def _method(source: SourceLike, name: str) -> Callable[..., Any] | None:
     """Return a source's method, None where it has none or only the default that does nothing."""
     found = getattr(type(source), name, None)
-    if found is not None and found is getattr(ContextSource, name):
+    if found is not None and found is getattr(ContextSource, name, None):
         return None
     method: Callable[..., Any] | None = getattr(source, name, None)
     return method if callable(method) else None

@@ -28,14 +28,15 @@ class History(Sequence[Exchange]):
     """The messages of a conversation as exchanges, and how large they are.
 
     current: the place of the exchange that begins the current turn: the prompt. beside: tokens of all else in the
-    request: system text, tools, what is still to be recalled. size: message -> its tokens.
+    request: system text, tools, what is still to be recalled. size: message -> its tokens. excess: tokens by which
+    the past messages are over the share that the budget gives them; at most 0 where they are not.
 
     >>> history = History([(Message.user("hi"),)], size=lambda message: 5)
     >>> len(history), history.tokens, history.current
     (1, 5, 1)
     """
 
-    __slots__ = ("_exchanges", "beside", "current", "size")
+    __slots__ = ("_exchanges", "beside", "current", "excess", "size")
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class History(Sequence[Exchange]):
         current: int | None = None,
         beside: int = 0,
         size: Callable[[Message], int] | None = None,
+        excess: int = 0,
     ) -> None:
+        self.excess = excess
         self._exchanges = tuple(exchanges)
         self.current = len(self._exchanges) if current is None else current
         self.beside = beside
@@ -68,7 +71,7 @@ class History(Sequence[Exchange]):
     def replace(self, exchanges: Sequence[Exchange], *, current: int | None = None) -> "History":
         """Return other exchanges, measured in the same way."""
         place = self.current if current is None else current
-        return History(exchanges, current=place, beside=self.beside, size=self.size)
+        return History(exchanges, current=place, beside=self.beside, size=self.size, excess=self.excess)
 
 
 def _estimated(message: Message) -> int:
@@ -202,6 +205,10 @@ class ContextSource:
         and results be made shorter with `core.transcript.shortened`; the prompt and the last exchange always stay.
         """
         return None
+
+    def stays(self, exchange: Exchange, place: int) -> bool:
+        """Tell whether a past exchange goes last where some must go; place: its own, counted from the oldest."""
+        return False
 
     def commit(self, turn: Turn) -> MaybeAwaitable[Saved | None]:
         """Keep what should last. It may run twice after a crash: save nothing twice for one run id."""

@@ -32,26 +32,33 @@ async def compact(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[Agent
     failures, used = list[ContextUpdated](), list[Usage]()
     is_first = not run.round or bool(run.room)
     messages = live.messages(run)
-    answer = await spec.context.compact(
-        messages,
-        room=_room(run, live),
-        history=_measured(run, live),
-        call=rt.call,
-        failed=failures.append,
-        used=used.append,
-        with_option=is_first,
-    )
+    answer = None
+    # Sources that could do nothing are not asked again before there is something new to shorten.
+    if run.room or not run.size_after or before > run.size_after + _room(run, live) // 8:
+        answer = await spec.context.compact(
+            messages,
+            room=_room(run, live),
+            history=_measured(run, live),
+            call=rt.call,
+            failed=failures.append,
+            used=used.append,
+            with_option=is_first,
+        )
     for failure in failures:
         yield failure
     end = CompactionFinished(tokens_before=before, upto=run.dropped)
     if answer is not None:
         end = _told(answer, run, live, end)
+    told = evolve(run, end)
     if spec.context.trim_history:
         end = _fitted(end, run, live)
     after = evolve(run, end)
     usage = sum(used[1:], start=used[0]) if used else None
-    lines = _lines(run, after, live)
-    yield end.replace(tokens_after=live.next_call_estimate(after), lines=lines, usage=usage)
+    live.forget()
+    tokens_after = live.next_call_estimate(after)
+    lines = (*_lines(run, told, live), *_lines(told, after, live))
+    live.forget()
+    yield end.replace(tokens_after=tokens_after, lines=lines, usage=usage)
 
 
 def _room(run: Run, live: LiveTurn) -> int:
@@ -71,17 +78,23 @@ def _measured(run: Run, live: LiveTurn) -> History:
     beside = live.next_call_estimate(run) + live.source_room(run)
     groups = (*past, *own)
     beside -= tokens_of(groups, lambda message: _size(message, live))
-    return History(groups, current=len(past), beside=max(0, beside), size=lambda message: _size(message, live))
+    return History(
+        groups,
+        current=len(past),
+        beside=max(0, beside),
+        size=lambda message: _size(message, live),
+        excess=live.history_excess(run),
+    )
 
 
 def _told(answer: Sequence[Message], run: Run, live: LiveTurn, end: CompactionFinished) -> CompactionFinished:
     """Return what sources made of past and present messages, told apart again."""
-    kept = list(answer)
+    start = _start_of_turn(answer, run)
+    kept = list(answer[start or 0 :])
     results: dict[str, str] = {}
     missing: list[int] = []
     for index in reversed(range(len(run.messages))):
         own = run.messages[index]
-        # From the end: an earlier message that says the same is none of this turn's.
         place = next((place for place in reversed(range(len(kept))) if _is_same(kept[place], own)), None)
         if place is None:
             missing.append(index)
@@ -89,14 +102,24 @@ def _told(answer: Sequence[Message], run: Run, live: LiveTurn, end: CompactionFi
         results.update(_changed(kept[place], own))
         del kept[place]
     past = live.past(run)
-    left = tuple(Transcript.of(kept))
-    own_upto = _left_out(sorted(missing), run)
+    left = tuple(Transcript.of([*answer[: start or 0], *kept]))
+    own_upto = _left_out(sorted(missing), run) if start is not None else 0
     if left == tuple(past):
         return end.replace(results=results, own_upto=own_upto)
     gone = len(past) - len(left)
     if run.past is None and gone > 0 and left == past[gone:]:
         return end.replace(upto=run.dropped + gone, results=results, own_upto=own_upto)
     return end.replace(upto=0, past=left, results=results, own_upto=own_upto)
+
+
+def _start_of_turn(answer: Sequence[Message], run: Run) -> int | None:
+    """Return where this turn begins in what a source gave back; None where it left the prompt out.
+
+    Only what stands from there on may be this turn's: an earlier turn may hold the same calls, with the same keys.
+    """
+    if run.prompt is None:
+        return None
+    return next((place for place in reversed(range(len(answer))) if answer[place] == run.prompt), None)
 
 
 def _is_same(message: Message, own: Message) -> bool:
@@ -138,6 +161,7 @@ def _fitted(end: CompactionFinished, run: Run, live: LiveTurn) -> CompactionFini
 
 
 def _excess(run: Run, live: LiveTurn) -> int:
+    live.forget()  # it is a run that may come to be, beside others of its kind
     window = _room(run, live)
     return live.next_call_estimate(run) + live.source_room(run) - window if window else 0
 
@@ -150,7 +174,7 @@ def _past_excess(run: Run, live: LiveTurn) -> int:
 def _without_giants(end: CompactionFinished, run: Run, live: LiveTurn, excess: int) -> CompactionFinished:
     """Cut results of this turn of more than a quarter of the window to that."""
     history = _own_history(end, run, live)
-    return _with_results(end, run, trim_results(history, limit=_room(run, live) // 4, note=_cut_word))
+    return _with_results(end, run, trim_results(history, limit=_room(run, live) // 4, note=_cut_word, with_last=True))
 
 
 def _without_oldest(end: CompactionFinished, run: Run, live: LiveTurn, excess: int) -> CompactionFinished:
@@ -163,13 +187,16 @@ def _without_oldest(end: CompactionFinished, run: Run, live: LiveTurn, excess: i
     past = live.past(after)
     groups = exchanges(past)
     gone: set[int] = set()
-    for candidates in (_loose(groups), _held(groups)):
+    over_window = _excess(after, live)
+    for candidates in (_loose(groups, live), _held(groups, live)):
         sizes = [tokens_of([groups[place]], lambda message: _size(message, live)) for place in candidates]
         stays = sum(sizes) - excess
         spare = max(0, min(_room(run, live) // 4, stays // 2, stays - live.spec.context.history_floor))
         count = droppable(sizes, excess + spare) if excess > 0 else 0
         gone.update(candidates[:count])
-        excess -= sum(sizes[:count])
+        # What is held goes for the sake of the window alone, and not for that of a share.
+        excess = over_window - sum(sizes[:count])
+    _drop_first_answers(groups, gone, live)
     left = tuple(message for place, group in enumerate(groups) if place not in gone for message in group)
     count = len(past) - len(left)
     if after.past is None and left == past[count:]:
@@ -177,17 +204,31 @@ def _without_oldest(end: CompactionFinished, run: Run, live: LiveTurn, excess: i
     return end.replace(upto=0, past=left)
 
 
-def _loose(groups: Sequence[Exchange]) -> list[int]:
-    return [place for place, group in enumerate(groups) if not is_kept(group) and not is_summary(group)]
+def _drop_first_answers(groups: Sequence[Exchange], gone: set[int], live: LiveTurn) -> None:
+    """Let what is left begin with the user, as providers demand: an answer whose question went goes, too."""
+    for place, group in enumerate(groups):
+        if place in gone:
+            continue
+        if group[0].role == "user" or _is_held(group, place, live):
+            return
+        gone.add(place)
 
 
-def _held(groups: Sequence[Exchange]) -> list[int]:
+def _loose(groups: Sequence[Exchange], live: LiveTurn) -> list[int]:
+    return [place for place, group in enumerate(groups) if not _is_held(group, place, live)]
+
+
+def _held(groups: Sequence[Exchange], live: LiveTurn) -> list[int]:
     """Return the places of what goes last; what is pinned never goes."""
     return [
         place
         for place, group in enumerate(groups)
-        if (is_kept(group) or is_summary(group)) and not any(message.pinned for message in group)
+        if _is_held(group, place, live) and not any(message.pinned for message in group)
     ]
+
+
+def _is_held(group: Exchange, place: int, live: LiveTurn) -> bool:
+    return is_kept(group) or is_summary(group) or live.spec.context.stays(group, place)
 
 
 def _with_one_result(end: CompactionFinished, run: Run, live: LiveTurn, excess: int) -> CompactionFinished:
@@ -204,7 +245,7 @@ def _with_cut_results(end: CompactionFinished, run: Run, live: LiveTurn, excess:
     while limit > LEAST_RESULT_TOKENS and sum(max(0, size - limit) for size in sizes) < excess + LEAST_RESULT_TOKENS:
         limit = limit * 3 // 4
     limit = max(LEAST_RESULT_TOKENS, limit - LEAST_RESULT_TOKENS // 4)
-    return _with_results(end, run, trim_results(history, limit=limit, note=_cut_word))
+    return _with_results(end, run, trim_results(history, limit=limit, note=_cut_word, with_last=True))
 
 
 def _own_history(end: CompactionFinished, run: Run, live: LiveTurn) -> History:
@@ -228,8 +269,12 @@ def _cut_word(result: ToolResult, tokens: int) -> str:
 
 
 def _lines(run: Run, after: Run, live: LiveTurn) -> tuple[LedgerLine, ...]:
-    """Return what the ledger says of a compaction, by comparing what stood before with what stands now."""
+    """Return what the ledger says of a step, by comparing what stood before with what stands now."""
+    if (run.past, run.dropped, run.messages) == (after.past, after.dropped, after.messages):
+        return ()
+    live.forget()
     old = [*live.past(run), *run.messages]
+    live.forget()
     new = [*live.past(after), *after.messages]
     lines: list[LedgerLine] = []
     shorter = _shorter_results(old, new, live)
@@ -237,13 +282,14 @@ def _lines(run: Run, after: Run, live: LiveTurn) -> tuple[LedgerLine, ...]:
         saved = sum(before - now for before, now in shorter)
         label = f"{len(shorter)} tool results"
         lines.append(LedgerLine("compaction", label, "tool_results", saved, "cleared", "older than those kept whole"))
-    known = {id(message) for message in new}
-    whole = [as_it_was(message) for message in new if id(message) not in {id(message) for message in old}]
+    known, before = {id(message) for message in new}, {id(message) for message in old}
+    whole = [as_it_was(message) for message in new if id(message) not in before]
     gone = [message for message in old if id(message) not in known and as_it_was(message) not in whole]
     if not gone:
         return tuple(lines)
     size = sum(_size(message, live) for message in gone)
-    is_summarised = any(isinstance(part, Summary) for message in new for part in message.content if message not in old)
+    fresh = (message for message in new if id(message) not in before)
+    is_summarised = any(isinstance(part, Summary) for message in fresh for part in message.content)
     label = f"{len(gone)} earlier messages"
     if is_summarised:
         lines.append(LedgerLine("compaction", label, "history", size, "summarised", "a summary stands in their place"))

@@ -5,7 +5,7 @@ set aside before it begins, so that calls that overlap cannot overshoot together
 person is waited for.
 """
 
-from sapwood.core.events import AgentEvent, MessageAdded, MessageInterrupted, RoundRestarted
+from sapwood.core.events import AgentEvent, CompactionFinished, MessageAdded, MessageInterrupted, RoundRestarted
 from sapwood.core.limits import LimitBreach, Tally, UsageLimits, refuses_call
 from sapwood.core.run import Run
 
@@ -107,7 +107,9 @@ class UsagePool:
         match event:
             case MessageAdded(usage=usage, message=message) if usage is not None and message.role == "assistant":
                 self.tally = self.tally.with_reply(usage)
-            case MessageInterrupted(usage=usage) | RoundRestarted(usage=usage) if usage is not None:
+            case MessageInterrupted(usage=usage) | RoundRestarted(usage=usage) | CompactionFinished(usage=usage) if (
+                usage is not None
+            ):
                 self.tally = self.tally.with_reply(usage)
             case _:
                 pass

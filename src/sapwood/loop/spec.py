@@ -379,6 +379,10 @@ class LiveTurn:
             return 0
         return self.spec.context.wanted_room(self.spec.window)
 
+    def forget(self) -> None:
+        """Forget what was derived of a run, before one is looked at that does not follow from it."""
+        self._source = None
+
     def history_excess(self, run: Run) -> int:
         """Return by how many tokens past messages are over the share that the budget gives them."""
         window = self.spec.window

@@ -190,12 +190,13 @@ def _spent(run: Run, live: LiveTurn, rt: Runtime) -> Spent:
 
 def _estimate(run: Run, live: LiveTurn) -> int:
     """Return the tokens of the next request. It only matters between rounds, where something can still be done."""
-    is_asked = run.phase == "idle" and (live.spec.policy.window or run.room or live.is_limited)
-    if not is_asked:
+    policy = live.spec.policy
+    if run.phase != "idle" or not (policy.window or policy.compact_at or run.room or live.is_limited):
         return 0
     estimate = live.next_call_estimate(run) + live.source_room(run)
-    # A history over its own share is to be shortened, too.
-    return estimate if live.history_excess(run) <= 0 else max(estimate, live.spec.policy.window + 1)
+    # A history over its own share is to be shortened, too, unless that was tried and nothing new has come.
+    is_due = live.history_excess(run) > 0 and (not run.size_after or estimate > run.size_after + policy.window // 8)
+    return max(estimate, policy.window + 1) if is_due else estimate
 
 
 async def _prepare(run: Run, live: LiveTurn, rt: Runtime) -> AsyncGenerator[AgentEvent, None]:

@@ -28,6 +28,7 @@ from sapwood.core.tools import MaybeAwaitable, ToolSchema
 from sapwood.core.transcript import loaded_names
 
 READ_RESULT = "read_result"
+NOTHING = "Nothing was said that a later turn would need."
 LEAST_SUMMARY_TOKENS = 64
 SUMMARY_SHARE = 4
 """A summary may take this part of what a request comes down to."""
@@ -114,11 +115,14 @@ class CompactionSource(ContextSource):
         """
         options = self._options
         limit, size = _limit(options.at, room), history.tokens + history.beside
-        if limit <= 0 or size <= limit:
+        if limit <= 0 or (size <= limit and history.excess <= 0):
             least = _limit(options.clear_at, room) if options.clear_at is not None else 0
             cleared = self._clear(history) if 0 < least < size else history
             return cleared if cleared.tokens < history.tokens else None
         goal = max(0, int(limit * options.to) - history.beside)
+        if history.excess > 0:  # past messages come down below their share as far as below the window
+            past = tokens_of(history[: history.current], history.size)
+            goal = min(goal, history.tokens - past + int((past - history.excess) * options.to))
         shorter = history
         for rung in (self._clear, self._trim, self._supersede, self._clear_more):
             shorter = rung(shorter)
@@ -165,13 +169,13 @@ class CompactionSource(ContextSource):
         while end and kept < self._options.keep_messages:
             end -= 1
             kept += len(history[end])
-        past = [place for place in range(end) if not self._stays(history[place], place)]
+        past = [place for place in range(end) if not self.stays(history[place], place)]
         taken = [place for place in range(history.current) if is_summary(history[place])]  # there is only ever one
         left = history.tokens + max(LEAST_SUMMARY_TOKENS, goal // SUMMARY_SHARE)
         left -= tokens_of((history[place] for place in taken), history.size)
         past = [place for place in past if place not in taken]
         for place in (*past, *range(history.current + 1, max(history.current, len(history) - OWN_KEPT))):
-            if left <= goal or (place > history.current and self._stays(history[place], place)):
+            if left <= goal or (place > history.current and self.stays(history[place], place)):
                 break
             taken.append(place)
             left -= tokens_of([history[place]], history.size)
@@ -180,7 +184,8 @@ class CompactionSource(ContextSource):
         taken += [place for place in past if place >= end_of_past and _is_answer(history, end_of_past, place)]
         return [] if all(is_summary(history[place]) for place in taken) else sorted(taken)
 
-    def _stays(self, exchange: Exchange, place: int) -> bool:
+    def stays(self, exchange: Exchange, place: int) -> bool:
+        """Tell whether an exchange is pinned: by its flag, by `pin`, as the first one; or carries what must stay."""
         pin = self._options.pin
         is_first = self._options.pin_first and place == 0 and not is_summary(exchange)
         return is_first or is_kept(exchange) or (pin is not None and any(map(pin, exchange)))
@@ -263,7 +268,8 @@ def _written(how: Any, messages: Sequence[Message], room: int, history: History)
         from sapwood.context.checklist import checklist  # its patterns take a while to compile
 
         nothing = history.size(Message("user", (Text("."),)))
-        return checklist(messages, room, lambda piece: history.size(Message("user", (Text(piece),))) - nothing)
+        listed = checklist(messages, room, lambda piece: history.size(Message("user", (Text(piece),))) - nothing)
+        return listed or NOTHING
     answer: MaybeAwaitable[object] = how(messages, room) if getattr(how, "takes_room", False) else how(messages)
     return answer
 
