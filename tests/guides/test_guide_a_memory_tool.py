@@ -389,3 +389,10 @@ def test_b26_i_nothing_of_what_a_link_leads_to_is_shown(tmp_path: Path) -> None:
     said(tool("create", "/memories/n", file_text="1"))
     (tmp_path / "memory" / "l").symlink_to(tmp_path / "outside")
     assert said(tool("view", "/memories")).split("\n")[2:] == ["1B\t/memories/n"]
+
+
+def test_10_a_line_number_may_be_a_whole_number_in_any_spelling_of_json(tmp_path: Path) -> None:
+    tool = tool_of(tmp_path / "memory")
+    said(tool("create", "/memories/n", file_text="a\nb\n"))
+    said(tool("insert", "/memories/n", insert_line=1.0, insert_text="x\n"))
+    assert "x" in said(tool("view", "/memories/n", view_range=[2.0, 2.0]))

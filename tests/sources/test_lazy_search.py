@@ -174,3 +174,8 @@ def test_only_this_turn_teaches_and_a_turn_once() -> None:
     source.commit(asked)
     learnt = source._toolset._search._learnt()
     assert {name: learnt.of(name) for name in learnt} == {"invoices.create": ("now",)}
+
+
+def test_a_mode_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="dispach"):
+        lazy_toolset([{"name": "a"}], loading="dispach")  # type: ignore[arg-type]

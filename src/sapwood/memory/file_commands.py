@@ -89,7 +89,7 @@ class FileCommands:
     def _insert(self, folder: MemoryFolder, given: Mapping[str, Any]) -> str:
         path, entry = self._existing(folder, given)
         text = self._text(folder, path, entry)
-        edited = insert_lines(text, _needed(given, "insert_line"), _needed(given, "insert_text"))
+        edited = insert_lines(text, int(_needed(given, "insert_line")), _needed(given, "insert_text"))
         self._rewrite(folder, path, text, edited, "insert_text")
         return f"The file {path_of(path)} has been edited."
 
@@ -237,7 +237,7 @@ def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
         return 1, count
     if len(view_range) != 2:
         raise ToolError(f"Invalid `view_range`: two line numbers, [first, last], not {len(view_range)}.")
-    first, last = view_range
+    first, last = map(int, view_range)  # 2.0 is a whole number in JSON Schema
     if not 1 <= first <= count:
         raise ToolError(f"Invalid `view_range`: its first line, {first}, must be within the range [1, {count}].")
     if last != -1 and last < first:

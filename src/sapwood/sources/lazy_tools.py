@@ -6,7 +6,7 @@ Source: guide D, "Lazy toolset".
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -69,6 +69,9 @@ class LazyToolset:
 
         if options.k < 1:
             raise ConfigError(f"k must be at least 1, not {options.k}")
+        if options.loading is not None and options.loading not in get_args(ToolLoading):
+            known = ", ".join(get_args(ToolLoading))
+            raise ConfigError(f"loading is one of {known}, or None for the model's, not {options.loading!r}")
         if options.preload < 0:
             raise ConfigError(f"preload must be 0 (none) or more, not {options.preload}")
         if options.store is not None and not options.learn:
