@@ -13,6 +13,7 @@ import typing
 from pathlib import Path
 
 import sapwood
+from sapwood._names import NAMES
 from sapwood.core.decide import decide
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -30,7 +31,7 @@ def table() -> str:
 def listing() -> str:
     """Return the public names by module as Markdown."""
     by_module: dict[str, list[str]] = {}
-    for name, module in sapwood._NAMES.items():
+    for name, module in NAMES.items():
         by_module.setdefault(module, []).append(name)
     sections = [_section(module, names) for module, names in sorted(by_module.items())]
     return "\n\n".join(sections)
