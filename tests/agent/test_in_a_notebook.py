@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from sapwood import Agent, Message, compaction_source, create_memory_store, lazy_tool_source, memory_source
 from sapwood.core.memory import MemoryRecord
+from sapwood.runtime.private_loop import PrivateLoops
 from sapwood.testing import says, scripted
 
 STORE = create_memory_store()
@@ -61,3 +63,22 @@ def test_an_async_store_is_awaited_in_chat_and_its_loop_is_closed_with_the_agent
         assert "I like tea" in str(model.requests[1].transcript[0])
         del own
     gc.collect()
+
+
+def test_a_loop_that_another_thread_collects_is_closed_there_without_being_run_again() -> None:
+    def cycle() -> asyncio.AbstractEventLoop:
+        loops = PrivateLoops()
+        assert loops.run(asyncio.sleep(0, "ran"), "nap") == "ran"
+        (owned,) = loops._all
+        loops.circle = loops  # type: ignore[attr-defined]
+        return owned.loop
+
+    gc.disable()
+    try:
+        loop = cycle()
+        collector = threading.Thread(target=gc.collect)
+        collector.start()
+        collector.join()
+    finally:
+        gc.enable()
+    assert loop.is_closed()

@@ -80,7 +80,7 @@ class _OwnedLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         # Not by `__del__`: in a cycle the loop's own sockets may be collected before it can close them.
-        self._finalizer = weakref.finalize(self, _closed, self.loop)
+        self._finalizer = weakref.finalize(self, _collected, self.loop, threading.get_ident())
         self._finalizer.atexit = False
         self.is_foreign = False
 
@@ -92,6 +92,14 @@ class _OwnedLoop:
     def close(self) -> None:
         if not self.is_foreign:
             _closed(self.loop)
+
+
+def _collected(loop: asyncio.AbstractEventLoop, thread: int) -> None:
+    """Close a loop that nobody has any more; the collector may run in any thread, and no other one runs it again."""
+    if threading.get_ident() == thread:
+        _closed(loop)
+    elif not loop.is_running():
+        loop.close()
 
 
 def _closed(loop: asyncio.AbstractEventLoop) -> None:
