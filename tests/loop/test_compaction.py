@@ -248,3 +248,18 @@ def test_a_source_that_only_leaves_the_beginning_out_says_how_much_and_copies_no
     (end,) = [event for event in agent.stream("now", messages=talk(60)) if isinstance(event, CompactionFinished)]
     assert (end.upto, end.past) == (120, None)
     assert ContextSource().stays((Message.user("hi"),), 0) is False
+
+
+def test_a_turn_without_a_prompt_is_compacted_too() -> None:
+    model = scripted(says("ok"))
+    source = compaction_source(at=0.5, summarise=brief)
+    context = create_context_manager(budget=Budget(6_000, reserve=300), sources=[source])
+
+    async def turn() -> None:
+        options: Any = {"client": model, "messages": talk(60), "context": context}
+        async for _ in run_agent(**options):
+            pass
+
+    asyncio.run(turn())
+    assert len(model.requests[0].transcript) < 60
+    assert "They spoke." in text_of(model.requests[0])
