@@ -58,7 +58,7 @@ def trim_results(history: History, *, limit: int, note: Word, with_last: bool = 
         return with_last or all(isinstance(part, Text) for part in result.content)
 
     def cut(result: ToolResult, size: int) -> str:
-        return f"{cap(result.text, limit, _counter(history))}\n{note(result, size)}"
+        return f"{cap(result.text, limit, history.text_tokens)}\n{note(result, size)}"
 
     return _with_words(history, is_meant, cut, limit, with_last=with_last)
 
@@ -146,8 +146,3 @@ def _mark(call: ToolCall) -> bytes:
         return msgspec.json.encode(call.arguments, order="deterministic")
     except UnicodeEncodeError:  # half a character, which JSON cannot hold
         return repr(call.arguments).encode("utf-8", "backslashreplace")
-
-
-def _counter(history: History) -> Callable[[str], int]:
-    nothing = history.size(Message("assistant", (Text("."),)))
-    return lambda text: max(0, history.size(Message("assistant", (Text(text),))) - nothing)

@@ -36,7 +36,7 @@ class History(Sequence[Exchange]):
     (1, 5, 1)
     """
 
-    __slots__ = ("_exchanges", "beside", "current", "excess", "size")
+    __slots__ = ("_exchanges", "_frame", "beside", "current", "excess", "size")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class History(Sequence[Exchange]):
         excess: int = 0,
     ) -> None:
         self.excess = excess
+        self._frame: int | None = None
         self._exchanges = tuple(exchanges)
         self.current = len(self._exchanges) if current is None else current
         self.beside = beside
@@ -67,6 +68,12 @@ class History(Sequence[Exchange]):
     def tokens(self) -> int:
         """The tokens of all messages."""
         return sum(self.size(message) for exchange in self._exchanges for message in exchange)
+
+    def text_tokens(self, text: str) -> int:
+        """Return the tokens of a text within a message."""
+        if self._frame is None:  # of a message around a text, asked of the counter once
+            self._frame = self.size(Message.assistant("."))
+        return max(0, self.size(Message.assistant(text)) - self._frame)
 
     def replace(self, exchanges: Sequence[Exchange], *, current: int | None = None) -> "History":
         """Return other exchanges, measured in the same way."""

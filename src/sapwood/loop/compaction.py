@@ -67,22 +67,17 @@ def _room(run: Run, live: LiveTurn) -> int:
     return min(window or run.room, run.room or window)
 
 
-def _size(message: Message, live: LiveTurn) -> int:
-    meter = live.spec.meter
-    return meter.scaled(meter.raw_message(message).total)
-
-
 def _measured(run: Run, live: LiveTurn) -> History:
     past = exchanges(live.past(run))
     own = exchanges(run.messages)
     beside = live.next_call_estimate(run) + live.source_room(run)
     groups = (*past, *own)
-    beside -= tokens_of(groups, lambda message: _size(message, live))
+    beside -= tokens_of(groups, live.size)
     return History(
         groups,
         current=len(past),
         beside=max(0, beside),
-        size=lambda message: _size(message, live),
+        size=live.size,
         excess=live.history_excess(run),
     )
 
@@ -135,7 +130,7 @@ def _changed(message: Message, own: Message) -> dict[str, str]:
 
 def _left_out(missing: Sequence[int], run: Run) -> int:
     """Return how many messages of this turn go: those after the prompt, in whole exchanges, and never the last."""
-    if run.prompt is None or not run.round:
+    if not run.round:
         return 0
     groups = exchanges(run.messages)
     gone = 0
@@ -189,7 +184,7 @@ def _without_oldest(end: CompactionFinished, run: Run, live: LiveTurn, excess: i
     gone: set[int] = set()
     over_window = _excess(after, live)
     for candidates in (_loose(groups, live), _held(groups, live)):
-        sizes = [tokens_of([groups[place]], lambda message: _size(message, live)) for place in candidates]
+        sizes = [tokens_of([groups[place]], live.size) for place in candidates]
         stays = sum(sizes) - excess
         spare = max(0, min(_room(run, live) // 4, stays // 2, stays - live.spec.context.history_floor))
         count = droppable(sizes, excess + spare) if excess > 0 else 0
@@ -249,7 +244,7 @@ def _with_cut_results(end: CompactionFinished, run: Run, live: LiveTurn, excess:
 
 
 def _own_history(end: CompactionFinished, run: Run, live: LiveTurn) -> History:
-    return History(exchanges(evolve(run, end).messages), size=lambda message: _size(message, live))
+    return History(exchanges(evolve(run, end).messages), size=live.size)
 
 
 def _with_results(end: CompactionFinished, run: Run, shorter: History) -> CompactionFinished:
@@ -287,7 +282,7 @@ def _lines(run: Run, after: Run, live: LiveTurn) -> tuple[LedgerLine, ...]:
     gone = [message for message in old if id(message) not in known and as_it_was(message) not in whole]
     if not gone:
         return tuple(lines)
-    size = sum(_size(message, live) for message in gone)
+    size = sum(live.size(message) for message in gone)
     fresh = (message for message in new if id(message) not in before)
     is_summarised = any(isinstance(part, Summary) for message in fresh for part in message.content)
     label = f"{len(gone)} earlier messages"
@@ -306,7 +301,7 @@ def _shorter_results(old: Sequence[Message], new: Sequence[Message], live: LiveT
         for result in message.tool_results:
             before = by_what.get((result.key, _whole(result)))
             if before is not None and before.content != result.content:
-                found.append((_size(Message("tool", (before,)), live), _size(Message("tool", (result,)), live)))
+                found.append((live.size(Message("tool", (before,))), live.size(Message("tool", (result,)))))
     return found
 
 

@@ -379,6 +379,10 @@ class LiveTurn:
             return 0
         return self.spec.context.wanted_room(self.spec.window)
 
+    def size(self, message: Message) -> int:
+        """Return the tokens of one message."""
+        return self.spec.meter.scaled(self.spec.meter.raw_message(message).total)
+
     def forget(self) -> None:
         """Forget what was derived of a run, before one is looked at that does not follow from it."""
         self._source = None

@@ -267,9 +267,7 @@ def _written(how: Any, messages: Sequence[Message], room: int, history: History)
     if how == "checklist":
         from sapwood.context.checklist import checklist  # its patterns take a while to compile
 
-        nothing = history.size(Message("user", (Text("."),)))
-        listed = checklist(messages, room, lambda piece: history.size(Message("user", (Text(piece),))) - nothing)
-        return listed or NOTHING
+        return checklist(messages, room, history.text_tokens) or NOTHING
     answer: MaybeAwaitable[object] = how(messages, room) if getattr(how, "takes_room", False) else how(messages)
     return answer
 

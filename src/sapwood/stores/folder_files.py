@@ -63,17 +63,12 @@ class FolderFiles:
 
     def _locked(self) -> int:
         """Return a handle of the folder that nobody else holds."""
-        import fcntl
-
         deadline = time.monotonic() + self._wait_seconds
         while True:
             handle = self._opened()
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._is_there(handle):
+                if _takes(handle) and self._is_there(handle):
                     return handle
-            except BlockingIOError:
-                pass
             except BaseException:
                 os.close(handle)
                 raise
@@ -91,6 +86,17 @@ class FolderFiles:
             return os.path.samestat(os.fstat(handle), os.lstat(self._path))
         except FileNotFoundError:
             return False
+
+
+def _takes(handle: int) -> bool:
+    """Hold a folder, and tell whether nobody else does."""
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def require_handles(system: str) -> None:
