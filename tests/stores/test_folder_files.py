@@ -7,47 +7,26 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sapwood
 from sapwood import ConfigError, FolderFiles, InProcessFiles, MemoryFileLimits, ToolError
 from sapwood.core import fault
 from sapwood.core.memory_files import SPARE
 from sapwood.memory.file_commands import FileCommands
 from sapwood.stores.folder_files import _sync, require_handles
+from support.child_process import child_of, line
 
 CHILDREN = Path(__file__).parent / "file_children.py"
-SOURCE = Path(sapwood.__file__).parent.parent
 
 
-@contextmanager
-def child(*arguments: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a child, and end it whatever happens."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(CHILDREN), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+child = partial(child_of, CHILDREN)
 
 
 @pytest.fixture
@@ -168,7 +147,7 @@ def test_a_process_that_swaps_in_links_gets_nothing_read_or_written_outside(root
     (root / "f").write_text("mine")
     answers: list[str] = []
     with child("swap", root, outside) as process:
-        assert wait_for_line(process) == "ready"
+        assert line(process) == "ready"
         for number in range(80):
             for path in ("/memories/d/x", "/memories/f", f"/memories/d/{number}", "/memories/d/e/f"):
                 answers += edits(root, path)
@@ -188,7 +167,7 @@ def test_a_file_that_turns_into_a_link_between_two_steps_of_a_read_is_not_read(r
     files = FolderFiles(root)
     read: set[bytes] = set()
     with child("flip", root, outside) as process:
-        assert wait_for_line(process) == "ready"
+        assert line(process) == "ready"
         with files.held() as folder:
             for _ in range(10_000):
                 with suppress(OSError, ToolError):
@@ -290,7 +269,7 @@ def test_a_writer_that_is_killed_at_any_instant_leaves_a_whole_file(root: Path) 
     rng = random.Random(7)
     for _ in range(6):
         with child("rewrite", root, size) as process:
-            assert wait_for_line(process) == "ready"
+            assert line(process) == "ready"
             time.sleep(rng.random() * 0.05)
         with FolderFiles(root).held() as folder:
             assert folder.read(("d", "f"), size) in (b"a" * size, b"b" * size)
@@ -298,7 +277,7 @@ def test_a_writer_that_is_killed_at_any_instant_leaves_a_whole_file(root: Path) 
 
 def test_a_holder_that_dies_lets_go(root: Path) -> None:
     with child("hold", root) as process:
-        assert wait_for_line(process) == "held"
+        assert line(process) == "held"
         with pytest.raises(ToolError, match="in use by others"), FolderFiles(root, wait_seconds=0.01).held():
             pass
         process.kill()

@@ -8,42 +8,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sapwood
 from sapwood.core.errors import ConflictError, ConversationBusyError
 from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing.store_turns import PROMPT, ended, running
+from support.child_process import SOURCE, child_of, line
 
 CHILDREN = Path(__file__).parent / "children.py"
-SOURCE = Path(sapwood.__file__).parent.parent
 
 
-@contextmanager
-def child(*arguments: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a child, and end it whatever happens."""
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(CHILDREN), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+child = partial(child_of, CHILDREN)
 
 
 def output(*arguments: Any) -> list[str]:
