@@ -233,7 +233,7 @@ class Scenario:
         """Note what the consumer was shown, and begin a new life where the last one is over."""
         life = self.world.life
         if self._shown(seen):
-            is_over = any(isinstance(event, TurnFinished) and not event.path for event in seen)
+            is_over = any(_is_end(event) for event in seen)
             assert is_over or ended != "ended", "it ended without an end"
             assert_ordered(seen, ended=is_over)
         if not life.alive or life.token.cancelled or self.world.log[-1].partition(" ")[2].startswith(("Inj", "Disk")):
@@ -297,22 +297,29 @@ class Scenario:
         seen: list[AgentEvent] = []
         first = iterate(self.agent.turn(prompt, self._runtime(), life.token))
         self.note("two turns")
+        ended = "ended"
         faults, self.world.faults = self.world.faults, False
 
         def step() -> None:
-            seen.extend(event for _, event in zip(range(4), first, strict=False))
+            nonlocal ended
+            try:
+                seen.extend(event for _, event in zip(range(4), first, strict=False))
+            except BaseException:
+                ended = "raised"  # in the wait of the other turn, which may take it for its own
+                raise
 
         try:
             step()
-            if seen and not isinstance(seen[-1], TurnFinished):
+            if seen and not _is_end(seen[-1]):
                 self._refused_or_waits(seen, step)
             seen.extend(first)
         except (RunPausedError, ConversationBusyError, UsageLimitError, LLMError, DiskFullError) as error:
+            ended = "raised"
             self.note(f"{type(error).__name__} {error}")
         finally:
             first.close()  # type: ignore[attr-defined]
             self.world.faults = faults
-        self._judged(seen, "ended" if seen and isinstance(seen[-1], TurnFinished) else "raised")
+        self._judged(seen, ended)
         if not seen:
             self._something_with_open_runs()
         return bool(seen)
@@ -347,7 +354,7 @@ class Scenario:
         try:
             other += iterate(self.agent.turn(late, self._runtime(), self.world.life.token))
         except RunPausedError:
-            assert isinstance(seen[-1], TurnFinished)
+            assert isinstance(seen[-1], TurnFinished) and not seen[-1].path
             assert seen[-1].stopped_by in ("approval", "limit_ask")
         except (UsageLimitError, LLMError) as error:
             self.note(f"{type(error).__name__} {error}")
@@ -471,6 +478,11 @@ class Scenario:
         raise AssertionError("a run does not come to its end")
 
 
+def _is_end(event: AgentEvent) -> bool:
+    """Tell whether the turn itself has ended, and not a child's."""
+    return isinstance(event, TurnFinished) and not event.path
+
+
 def _asked_breaches(run: Run) -> list[str]:
     found = [breach.name for breach in run.limits] if run.asks else []
     for child in run.children.values():
@@ -514,8 +526,8 @@ if __name__ == "__main__":
     try:
         simulation.run()
     finally:
-        simulation.world.close()
         print("\n".join(simulation.world.log))
         for item in simulation.world.store.runs.list():
-            for event in simulation.world.store.runs.events(item.run_id) if place is None else ():
+            for event in simulation.world.store.runs.events(item.run_id):
                 print(item.run_id, json.dumps(str(event))[:300])
+        simulation.world.close()

@@ -14,6 +14,11 @@ from durable.simulation import simulate
 SOAK_SECONDS = 120
 FIRST = int(os.environ.get("SAPWOOD_SEED", "0"))
 """Where the seeds begin; `SAPWOOD_SEED=4711 pytest tests/durable/test_simulation.py` begins with that one."""
+FAILED_ONCE = {
+    4201: "a hold that could not be given up",
+    7980: "a full disk right after the end of a child",
+}
+"""Seeds that broke something, in the library or in this simulation, and what happens in them."""
 HAPPENS = {"Crash", "InjectedError", "zombie", "record", "wrong", "two", "waited", "asked", "late", "compaction"}
 
 
@@ -31,6 +36,11 @@ def test_fifty_seeds_in_memory_keep_every_promise() -> None:
     for seed in range(FIRST, FIRST + 50):
         happened.update(simulate(seed).happened)
     assert set(happened) > HAPPENS, "a simulation in which nothing goes wrong proves nothing"
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_what_failed_once_keeps_every_promise(seed: int, tmp_path: Path) -> None:
+    simulate(seed, tmp_path if seed % 5 == 0 else None)
 
 
 def test_some_seeds_on_a_file_keep_every_promise(tmp_path: Path) -> None:

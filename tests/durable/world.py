@@ -40,6 +40,8 @@ from sapwood.testing.faults import Crash, names
 POINTS = [name for name in names() if not name.startswith("files.")]  # those are no step of a turn
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
 LEASE_SECONDS = 3_000.0
+MANY = 10_000
+"""Sleeps that no scenario comes near."""
 USAGE = Usage(prompt_tokens=40, completion_tokens=10)
 FILLER = "the quick brown fox jumps over the lazy dog " * 12
 
@@ -64,6 +66,7 @@ class Life:
     """One process: it lives until it crashes.
 
     token: cancels the turn that it runs. failed: something besides its consumer has come between a tool and the store.
+    owed: the holds that it could not give up, which a store gives up with the next thing that it can write.
     """
 
     def __init__(self) -> None:
@@ -73,6 +76,7 @@ class Life:
         self.point, self.visits = "", 0
         self.cancel_in = 0
         self.store: Any = None
+        self.owed: list[tuple[Any, ...]] = []
 
     def reached(self, point: str) -> None:
         """Die at the fault point that was chosen, at the visit that was chosen."""
@@ -105,6 +109,7 @@ class World:
         self.faults = True
         self.life = Life()
         self.on_sleep: Callable[[], None] | None = None
+        self._sleeps = 0
         self._folder = folder
         self._old: list[Any] = []
         self._memory = InProcessStore() if folder is None else None
@@ -154,6 +159,12 @@ class World:
             if not life.cancel_in:
                 life.token.cancel("the user stopped it")
 
+    def slept(self, seconds: float) -> None:
+        """Let the time of a sleep pass. Raises AssertionError where a turn sleeps for ever."""
+        self.seconds += seconds
+        self._sleeps += 1
+        assert self._sleeps < MANY, "a turn waits for what never comes"
+
     def effect(self, name: str, what: str, context: ToolContext) -> str:
         """Do something that cannot be taken back."""
         if not self.life.alive:
@@ -191,7 +202,11 @@ class _Face:
             raise Crash("dead")
         if self._world.happens(0.01):
             self._life.failed = True
+            if name == "release":
+                self._life.owed.append(args)
             raise InjectedError(f"{name}: the file is locked by another program")
+        while self._life.owed:
+            self._life.store.inner.runs.release(*self._life.owed.pop())
         try:
             result = getattr(self._inner, name)(*args, **more)
         except StoreError:
@@ -263,7 +278,7 @@ class Blocking(_Virtual, BlockingRuntime):
         return result
 
     async def sleep(self, seconds: float) -> None:
-        self.world.seconds += seconds
+        self.world.slept(seconds)
         if self.world.on_sleep is not None:
             self.world.on_sleep()
         self.life.token.check()
@@ -289,7 +304,7 @@ class Asyncio(_Virtual, AsyncioRuntime):
         return result
 
     async def sleep(self, seconds: float) -> None:
-        self.world.seconds += seconds
+        self.world.slept(seconds)
         await loops(self.world)
 
 
