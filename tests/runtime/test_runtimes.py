@@ -632,22 +632,37 @@ def test_a_cancelled_error_of_a_tools_own_is_an_error_result(runtime: str, kind:
     assert events[-1].text == "ok"  # type: ignore[union-attr]
 
 
-def test_a_forked_child_that_ends_leaves_the_private_loop_of_its_parent_alone() -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # other threads of the tests run
+@pytest.mark.parametrize("thread", ["same", "other"])
+def test_a_forked_child_leaves_the_private_loop_of_its_parent_alone(thread: str) -> None:
     async def nap() -> str:
         await asyncio.sleep(5)
         return "slept"
 
     loops = PrivateLoops()
     assert loops.run(asyncio.sleep(0, "warm"), "warm") == "warm"
-    child = os.fork()
-    if child == 0:  # pragma: no cover - the coverage of a child is not collected
-        try:
-            loops.close()
-            assert loops.run(asyncio.sleep(0, "own"), "own") == "own"
-            loops.close()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
+    codes: list[int] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:  # pragma: no cover - the coverage of a child is not collected
+            code = 1
+            try:
+                loops.close()
+                assert loops.run(asyncio.sleep(0, "own"), "own") == "own"
+                loops.close()
+                code = 0
+            finally:
+                os._exit(code)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    if thread == "same":
+        fork()
+    else:  # the child drops what the thread of the loop held before it calls what was registered
+        other = threading.Thread(target=fork)
+        other.start()
+        other.join()
+    assert codes == [0]
     token = CancelToken()
     threading.Timer(0.1, token.cancel).start()
     began = time.monotonic()

@@ -60,9 +60,7 @@ class PrivateLoops:
         would never be woken again.
         """
         for owned in list(self._all):
-            owned.give_up()
-            _FOREIGN.append(owned)
-            setattr(owned.loop, "close", _nothing)  # noqa: B010 - its `__del__` closes it, too
+            _left_alone(owned.loop)
         self._all = weakref.WeakSet()
         self._local = threading.local()
 
@@ -80,26 +78,30 @@ class _OwnedLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         # Not by `__del__`: in a cycle the loop's own sockets may be collected before it can close them.
-        self._finalizer = weakref.finalize(self, _collected, self.loop, threading.get_ident())
+        self._finalizer = weakref.finalize(self, _collected, self.loop, threading.get_ident(), os.getpid())
         self._finalizer.atexit = False
-        self.is_foreign = False
-
-    def give_up(self) -> None:
-        """Never close it from here: it is of the process that this one was forked from."""
-        self.is_foreign = True
-        self._finalizer.detach()
 
     def close(self) -> None:
-        if not self.is_foreign:
-            _closed(self.loop)
+        _closed(self.loop)
 
 
-def _collected(loop: asyncio.AbstractEventLoop, thread: int) -> None:
-    """Close a loop that nobody has any more; the collector may run in any thread, and no other one runs it again."""
-    if threading.get_ident() == thread:
+def _collected(loop: asyncio.AbstractEventLoop, thread: int, process: int) -> None:
+    """Close a loop that nobody has any more; the collector may run in any thread, and no other one runs it again.
+
+    A forked child drops what the other threads of its parent held, before it calls anything that was registered.
+    """
+    if os.getpid() != process:
+        _left_alone(loop)
+    elif threading.get_ident() == thread:
         _closed(loop)
     elif not loop.is_running():
         loop.close()
+
+
+def _left_alone(loop: asyncio.AbstractEventLoop) -> None:
+    """See to it that this process never closes a loop of its parent: whoever tries, closes nothing."""
+    _FOREIGN.append(loop)
+    setattr(loop, "close", _nothing)  # noqa: B010 - its `__del__` closes it, too
 
 
 def _closed(loop: asyncio.AbstractEventLoop) -> None:
@@ -125,7 +127,7 @@ async def _awaited(awaitable: Awaitable[T], timeout: float | None) -> T:
     return await limited(awaitable, timeout)
 
 
-_FOREIGN: list[_OwnedLoop] = []
+_FOREIGN: list[asyncio.AbstractEventLoop] = []
 """Loops of the parent, kept in a forked child so that nothing collects them."""
 _OWNERS: weakref.WeakSet[PrivateLoops] = weakref.WeakSet()
 
