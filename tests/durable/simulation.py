@@ -354,7 +354,8 @@ class Scenario:
         try:
             other += iterate(self.agent.turn(late, self._runtime(), self.world.life.token))
         except RunPausedError:
-            assert isinstance(seen[-1], TurnFinished) and not seen[-1].path
+            assert isinstance(seen[-1], TurnFinished)
+            assert not seen[-1].path
             assert seen[-1].stopped_by in ("approval", "limit_ask")
         except (UsageLimitError, LLMError) as error:
             self.note(f"{type(error).__name__} {error}")
