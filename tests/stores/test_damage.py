@@ -130,6 +130,27 @@ def test_a_step_that_breaks_off_leaves_the_file_as_it_was(tmp_path: Path) -> Non
     connection.close()
 
 
+@pytest.mark.parametrize("look", range(3))
+def test_a_file_that_another_process_makes_between_two_looks_is_no_foreign_one(tmp_path: Path, look: int) -> None:
+    path = str(tmp_path / "a.db")
+    connection, other = sqlite3.connect(path, isolation_level=None), sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    seen: list[str] = []
+
+    def before(statement: str) -> None:
+        if statement.startswith(("PRAGMA", "SELECT")):
+            seen.append(statement)
+            if len(seen) == look + 1:
+                schema.migrate(other, path)
+
+    connection.set_trace_callback(before)
+    schema.migrate(connection, path)
+    assert len(seen) > look
+    connection.set_trace_callback(None)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(schema.STEPS),)
+    connection.close(), other.close()
+
+
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [

@@ -112,7 +112,9 @@ def test_sixteen_processes_that_open_a_new_file_at_once_make_one(tmp_path: Path)
     arguments = [sys.executable, "-W", "error", str(CHILDREN), "open_at_once", str(path), str(at)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     processes = [
-        subprocess.Popen([*arguments, f"c{number}"], stdout=subprocess.PIPE, text=True, env=environment)
+        subprocess.Popen(
+            [*arguments, f"c{number}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         for number in range(16)
     ]
     assert [process.communicate(timeout=60)[0] for process in processes] == ["done\n"] * 16

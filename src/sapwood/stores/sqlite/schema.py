@@ -5,7 +5,8 @@ from a later version is refused, and so is one of another program.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from sapwood.core.errors import StoreError
 
@@ -47,16 +48,24 @@ STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
 
 def migrate(connection: sqlite3.Connection, path: str, steps: Sequence[Sequence[str]] = STEPS) -> None:
     """Bring a file to the newest version, in one transaction; raises StoreError for a file that is not for us."""
-    if _version(connection, path, len(steps)) == len(steps):
+    with _transaction(connection, "DEFERRED"):  # else another process makes the tables between two of these looks
+        version = _version(connection, path, len(steps))
+    if version == len(steps):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(connection, "IMMEDIATE"):
         version = _version(connection, path, len(steps))  # again: another process may have been first
         for step in steps[version:]:
             for statement in step:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(steps)}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, kind: str) -> Generator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
