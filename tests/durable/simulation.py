@@ -432,7 +432,10 @@ class Scenario:
         try:
             flow = self.agent.go_on(run.run_id, self.chance.choice(wrong), self._runtime(), self.world.life.token)
             self._take(flow, [], 10_000)
-        except ConfigError as error:
+        except (ConfigError, ConflictError) as error:
+            # The key of a child's call may be the id of one of the turn's own that was answered before.
+            if isinstance(error, ConflictError) and "has an answer to" not in str(error):
+                raise
             self.note(f"wrong {error}")
         else:
             raise AssertionError("a wrong answer was taken")
