@@ -26,7 +26,14 @@ from sapwood import (
     UsageLimits,
     tool,
 )
-from sapwood.core.events import AgentEvent, ApprovalResolved, ToolFinished, TurnFinished
+from sapwood.core.events import (
+    AgentEvent,
+    ApprovalRequested,
+    ApprovalResolved,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+)
 from sapwood.core.model import ModelRequest
 from sapwood.core.transcript import INTERRUPTED, repair
 from sapwood.llm.scripted import ScriptedReply
@@ -403,6 +410,24 @@ def test_a_limit_that_asks_pauses_and_is_extended_or_stands(store: Any) -> None:
     assert third.last_turn is not None
     assert third.last_turn.stopped_by == "usage_limit"
     assert effects == ["look 0", "look 2"]
+
+
+def test_a_call_that_is_answered_from_outside_keeps_its_place_in_the_limits(store: Any) -> None:
+    # Its callback was asked when the process died; the resume would ask again, and has the answer with it.
+    effects = Effects()
+    replies = (GATED, calls(call("look", {"what": "too much"})), says("over"))
+
+    def agent() -> Agent:
+        made = agent_on(store, effects, *replies).with_approval(lambda _: NO)
+        return made.with_usage_limits(UsageLimits(tool_calls_limit=2))
+
+    events = agent().stream("go")
+    run_id = next(event.run_id for event in events if isinstance(event, TurnStarted))
+    assert any(isinstance(event, ApprovalRequested) for event in events)
+    events.close()  # type: ignore[attr-defined]
+    resumed = list(agent().resume(run_id, {"r0c0": YES}))
+    assert effects == ["t", "look it"]
+    assert results(resumed)[-1] == "Not run: the limit of 2 tool calls (3 used) is reached."
 
 
 def test_two_turns_at_once_on_one_conversation(store: Any) -> None:

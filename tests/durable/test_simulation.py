@@ -17,6 +17,7 @@ FIRST = int(os.environ.get("SAPWOOD_SEED", "0"))
 FAILED_ONCE = {
     4201: "a hold that could not be given up",
     7980: "a full disk right after the end of a child",
+    14775: "a call was asked, the process died, and the answer came with the resume: it was not counted",
 }
 """Seeds that broke something, in the library or in this simulation, and what happens in them."""
 HAPPENS = {"Crash", "InjectedError", "zombie", "record", "wrong", "two", "waited", "asked", "late", "compaction"}

@@ -7,7 +7,7 @@ runtime; every nested generator is entered with `aclosing`, so that closing the 
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
+from functools import partial, reduce
 from typing import assert_never
 
 from sapwood.context.render import ledger
@@ -78,15 +78,15 @@ async def run_turn(
     is_resumed, is_pooled = run.phase != "new" and not spec.path, spec.pool.limits is not None
     first = _first(run, spec, prompt)
     run = live.run = evolve(run, first)
-    if is_resumed:
-        spec.pool.rebuild(run)
+    given = tuple(settled(run, answers, rt.now())) if is_resumed else ()
+    if is_resumed:  # with the answers: who was answered keeps its place in the pool, also where it had been asked again
+        spec.pool.rebuild(reduce(evolve, given, run))
     live.seconds(run, rt.monotonic())
     try:
         await rt.checkpoint(run, first)
         yield first
-        for answer in settled(run, answers, rt.now()) if is_resumed else ():
+        for answer in given:
             run = live.run = evolve(run, answer)
-            spec.pool.extend(run)
             await rt.checkpoint(run, answer)
             yield answer
         await _gather(run, live, rt)
