@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from sapwood.core.limits import Tally as Tally
     from sapwood.core.limits import UsageLimits as UsageLimits
     from sapwood.core.memory import MemoryRecord as MemoryRecord
+    from sapwood.core.memory import MemoryScope as MemoryScope
     from sapwood.core.memory import RecallOptions as RecallOptions
     from sapwood.core.memory_files import MemoryEntry as MemoryEntry
     from sapwood.core.memory_files import MemoryFileLimits as MemoryFileLimits
@@ -278,6 +279,7 @@ __all__ = [
     "MemoryFiles",
     "MemoryFolder",
     "MemoryRecord",
+    "MemoryScope",
     "MemorySourceOptions",
     "MemoryStore",
     "Message",

@@ -101,6 +101,7 @@ NAMES = {
     "Toolset": "sapwood.sources.toolset",
     # memory
     "MemoryRecord": "sapwood.core.memory",
+    "MemoryScope": "sapwood.core.memory",
     "RecallOptions": "sapwood.core.memory",
     "MemoryStore": "sapwood.core.ports",
     "ConversationStore": "sapwood.core.ports",

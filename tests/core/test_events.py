@@ -64,7 +64,7 @@ from sapwood.core.events import (
 )
 from sapwood.core.ledger import ContextLedger, LedgerLine
 from sapwood.core.limits import LimitBreach, Tally, UsageLimits
-from sapwood.core.memory import MemoryRecord, RecallOptions
+from sapwood.core.memory import MemoryRecord, MemoryScope, RecallOptions
 from sapwood.core.memory_files import MemoryEntry, MemoryFileLimits
 from sapwood.core.messages import (
     File,
@@ -100,7 +100,8 @@ from sapwood.core.struct import Data
 from sapwood.core.tools import ToolSchema
 from sapwood.core.usage import RoundUsage, Usage
 
-RECORD = MemoryRecord("m1", "likes tea", 1_700_000_000_000, "fact", {"from": "chat"}, 0.5)
+SCOPE = MemoryScope(user="ann", namespace=("team", "nord"))
+RECORD = MemoryRecord("m1", "likes tea", 1_700_000_000_000, "fact", {"from": "chat"}, 0.5, SCOPE, "tool")
 LINE = LedgerLine("memory", "2 memories", "memory", 40, "skipped", "40 tokens do not fit the 3 that are left")
 LEDGER = ContextLedger({"system": 5}, (LINE,), 1_000, 44, 4, 0.01)
 USAGE = Usage(10, 5, 3, 2, 1, 0.01, True)
@@ -206,6 +207,7 @@ OTHERS: list[Data] = [
     Opaque("kind", {"anthropic": {"id": 1}}),
     REPLY,
     RECORD,
+    SCOPE,
     PastRequest("invoices.create", "bill ACME", "run-1"),
     RecallOptions(3, "fact", 0.2),
     MemoryEntry("a", "file", 3),
