@@ -16,6 +16,9 @@ settings.register_profile("project", suppress_health_check=[HealthCheck.too_slow
 settings.register_profile("explore", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("explore" if os.environ.get("SAPWOOD_EXPLORE") else "project")
 sys.path.insert(0, str(Path(__file__).parent))
+if os.environ.get("SAPWOOD_FEW_EXAMPLES"):  # see support.examples
+    settings.register_profile("few", settings.default, max_examples=25)
+    settings.load_profile("few")
 
 
 @pytest.fixture(autouse=True)

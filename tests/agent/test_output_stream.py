@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, create_model
 
@@ -22,6 +22,7 @@ from sapwood.core.usage import Usage
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.output_stream import OutputStream
 from sapwood.testing import call, calls, fails, scripted
+from support.examples import examples
 from support.outputs import (
     DISK,
     INTEGER_N,
@@ -330,7 +331,7 @@ def is_begun(shown_so_far: Any, final: Any) -> bool:
     return type(shown_so_far) is type(final) and shown_so_far == final
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80, deadline=None)
 @given(value=_VALUES, size=st.integers(1, 20), mode=st.sampled_from(["tool", "native", "prompted"]))
 def test_what_is_shown_is_always_a_beginning_of_what_is_returned(value: dict[str, Any], size: int, mode: Any) -> None:
     text = json.dumps(value)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood import (
@@ -23,6 +23,7 @@ from sapwood.context.plan import Demand, plan
 from sapwood.core.events import ContextUpdated
 from sapwood.core.model import ModelRequest
 from sapwood.testing import says, scripted
+from support.examples import examples
 from support.histories import history as random_history
 from support.histories import words
 
@@ -71,7 +72,7 @@ def sent(
     return model.requests[0], agent.last_turn.rounds[0].ledger, events
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     total=st.integers(900, 6_000),

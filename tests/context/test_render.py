@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood import lazy_tool_source
@@ -21,6 +21,7 @@ from sapwood.core.tools import ToolSchema
 from sapwood.core.transcript import Transcript
 from sapwood.sources.system_prompt import SystemPromptSource
 from sapwood.testing import assert_prefix_kept, call, calls, fold, says, scripted
+from support.examples import examples
 from support.turns import bound, spec, turn
 
 ADD, SUB = ToolSchema("add", "Add."), ToolSchema("sub", "Subtract.")
@@ -59,7 +60,7 @@ class Recalls(ContextSource):
         return Selection(text=f"about {turn.text}", placement=self.placement)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(
     queries=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4),
     loading=st.sampled_from(["dispatch", "relist"]),

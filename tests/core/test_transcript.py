@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -36,6 +36,7 @@ from sapwood.core.transcript import (
     pending_calls,
     repair,
 )
+from support.examples import examples
 
 _messages = st.lists(st.builds(Message.user, st.text(max_size=3)), max_size=4)
 
@@ -121,7 +122,7 @@ def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
 
 
 TestBranches = Branches.TestCase
-TestBranches.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBranches.settings = examples(60, stateful_step_count=30, deadline=None)
 
 
 @given(messages=_messages, index=st.integers(-6, 6), cut=st.slices(6))

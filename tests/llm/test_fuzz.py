@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from wire_files import SMALL, Exchange, exchanges
 
@@ -23,6 +23,7 @@ from sapwood.llm.ollama import OllamaCodec
 from sapwood.llm.openai import ChatCodec
 from sapwood.llm.openai.responses import ResponsesCodec
 from sapwood.llm.profiles import profile_of
+from support.examples import examples
 from support.replay_server import split_bytes
 
 CODECS: dict[str, tuple[Any, str]] = {
@@ -74,7 +75,7 @@ def dump(value: Any) -> bytes:
 
 
 @pytest.mark.parametrize("exchange", [pytest.param(item, id=item.name) for item in RECORDED])
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_no_value_is_too_odd(exchange: Exchange, data: st.DataObject) -> None:
     codec, provider = CODECS[exchange.api]
@@ -118,7 +119,7 @@ REFUSED = [item for item in exchanges(SMALL, *CODECS) if item.response["status"]
 
 
 @pytest.mark.parametrize("exchange", [pytest.param(item, id=item.name) for item in REFUSED])
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_no_refusal_is_too_odd(exchange: Exchange, data: st.DataObject) -> None:
     value = json.loads(exchange.body)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_history_properties import conversation, files, results, texts, user, words
 
@@ -16,6 +16,7 @@ from sapwood.llm.gemini.encode import encode_body as encode_gemini
 from sapwood.llm.ollama.encode import encode_body as encode_ollama
 from sapwood.llm.options import ModelOptions
 from sapwood.testing.strict import check_gemini_body, check_ollama_body
+from support.examples import examples
 
 THREE = ModelProfile("gemini", "three", call_signatures=True)
 OLDER = ModelProfile("gemini", "older", result_images=False, images=False)
@@ -57,7 +58,7 @@ def ollama(request: ModelRequest) -> bytes:
 ENCODERS = [gemini(THREE), gemini(OLDER), ollama]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(messages, max_size=8), st.sampled_from([None, "last round"]))
 def test_any_history_is_taken_by_a_strict_provider(history: list[Message], notice: str | None) -> None:
     request = ModelRequest(Transcript.of(history), ("be brief", " "), notice=notice)
@@ -71,7 +72,7 @@ def test_any_history_is_taken_by_a_strict_provider(history: list[Message], notic
     check_ollama_body(json.loads(ollama(request)))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(messages, max_size=8), st.data())
 def test_what_is_kept_is_what_encoding_anew_gives(history: list[Message], data: st.DataObject) -> None:
     branch = Transcript()

@@ -4,7 +4,7 @@ import json
 import threading
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.core.messages import (
@@ -27,6 +27,7 @@ from sapwood.llm.openai.chat_encode import encode_body as encode_chat
 from sapwood.llm.openai.responses_encode import encode_body as encode_responses
 from sapwood.llm.options import ModelOptions
 from sapwood.testing.strict import check_anthropic_body, check_chat_body, check_responses_body
+from support.examples import examples
 
 CLAUDE = ModelProfile("anthropic", "some", cache_marks=True)
 CHAT = ModelProfile("openai", "some")
@@ -104,7 +105,7 @@ def responses(transcript: Transcript, notice: str | None = None) -> dict[str, An
     return body
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(messages, max_size=8), st.sampled_from([None, "last round"]))
 def test_any_history_is_taken_by_a_strict_provider(history: list[Message], notice: str | None) -> None:
     transcript = Transcript.of(history)
@@ -138,7 +139,7 @@ def unmarked(body: dict[str, Any]) -> list[dict[str, Any]]:
     return flat
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(messages, max_size=8), st.data())
 def test_what_is_kept_is_what_encoding_anew_gives(history: list[Message], data: st.DataObject) -> None:
     whole = Transcript.of(history)

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sapwood import (
@@ -32,6 +32,7 @@ from sapwood.loop.turn import run_turn
 from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing import assert_ordered, assert_prefix_kept, call, calls, fold, says, scripted
+from support.examples import examples
 from support.governed import Process, answer, requests_of, spec_of
 
 NAMES = ("read", "write", "gated", "boom", "same", "ask", "dig")
@@ -49,7 +50,7 @@ LIMITS = st.one_of(
         on_limit=st.sampled_from(["finish", "stop"]),
     ),
 )
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = examples(25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @tool(read_only=True)
@@ -197,7 +198,7 @@ def test_a_turn_that_pauses_for_every_answer_ends_as_one_that_asks_inline(script
     assert asked == [event.type for event in inline.events].count("approval_requested"), "nothing is asked twice"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=SCRIPTS, limits=LIMITS, on_asyncio=st.booleans(), inline=st.booleans())
 def test_a_json_copy_after_any_event_ends_in_the_same_transcript(
     script: list[Any], limits: UsageLimits | None, on_asyncio: bool, inline: bool

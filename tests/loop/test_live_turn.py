@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood import Agent, lazy_tool_source
@@ -24,6 +24,7 @@ from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.sources.lazy_tools import LazyToolSource
 from sapwood.sources.toolset import ToolsetSource
 from sapwood.testing import assert_kept, call, calls, says, scripted
+from support.examples import examples
 from support.turns import bound, folded, spec, turn
 
 NAMES = ("invoice", "weather", "notes", "mail")
@@ -53,7 +54,7 @@ def checked(live: LiveTurn, setup: TurnSpec) -> None:
         assert tuple(live.transcript(run)) == everything
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(
     turns=st.lists(st.lists(st.sampled_from(NAMES), max_size=3), min_size=1, max_size=3),
     window=st.sampled_from([0, 600, 1_200]),

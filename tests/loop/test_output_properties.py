@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.agent.assemble import assemble
@@ -26,6 +26,7 @@ from sapwood.loop.turn import run_turn
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.sources.toolset import ToolsetSource
 from sapwood.testing import assert_prefix_kept, call, calls, fails, says, scripted
+from support.examples import examples
 from support.outputs import DISK, NATIVE, WRONG, Report, hands, writes
 from support.turns import bound, folded, spec, turn
 
@@ -91,7 +92,7 @@ def given_spec(script: list[str], mode: OutputMode, retries: int) -> TurnSpec:
     return assemble(config, model(script), Transcript(), calibration=Calibration())
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80, deadline=None)
 @given(script=SCRIPTS, mode=MODES, retries=st.integers(0, 2))
 def test_a_turn_has_an_output_or_says_why_not(script: list[str], mode: OutputMode, retries: int) -> None:
     ends: list[Run] = []
@@ -117,7 +118,7 @@ def test_a_turn_has_an_output_or_says_why_not(script: list[str], mode: OutputMod
     assert (ends[0].output, ends[0].stopped_by) == (ends[1].output, ends[1].stopped_by)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, deadline=None)
 @given(script=SCRIPTS, mode=MODES, retries=st.integers(0, 2))
 def test_a_json_copy_of_the_run_after_any_event_reaches_the_same_output(
     script: list[str], mode: OutputMode, retries: int
@@ -140,7 +141,7 @@ def test_a_json_copy_of_the_run_after_any_event_reaches_the_same_output(
         )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(script=SCRIPTS, mode=MODES, broken=st.integers(0, 3))
 def test_a_provider_that_dies_in_any_round_leaves_a_turn_that_can_go_on(
     script: list[str], mode: OutputMode, broken: int

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.core.cancel import CancelToken
@@ -22,6 +22,7 @@ from sapwood.loop.turn import run_turn
 from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.blocking import BlockingRuntime, iterate
 from sapwood.testing import assert_ordered, assert_prefix_kept, call, calls, fails, says, scripted
+from support.examples import examples
 from support.turns import bound, folded, spec, turn, with_policy
 
 TOOLS = ("read", "write", "boom", "slow")
@@ -76,7 +77,7 @@ def given_spec(script: list[Any], **more: Any) -> TurnSpec:
     return spec(model(script), tools(), policy=Policy(max_rounds=4), **more)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(script=SCRIPTS)
 def test_order_pairing_and_prefix_hold_for_any_script(script: list[Any]) -> None:
     for runtime in ("blocking", "asyncio"):
@@ -90,14 +91,14 @@ def test_order_pairing_and_prefix_hold_for_any_script(script: list[Any]) -> None
         assert [event_from_json(to_json(event)) for event in events] == events
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(script=SCRIPTS)
 def test_sync_and_async_give_the_same_transcript(script: list[Any]) -> None:
     first, second = (folded(turn(given_spec(script), runtime=name)) for name in ("blocking", "asyncio"))
     assert first.messages == second.messages
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(script=SCRIPTS, on_asyncio=st.booleans())
 def test_a_json_copy_of_the_run_after_any_event_ends_in_the_same_transcript(
     script: list[Any], on_asyncio: bool
@@ -117,7 +118,7 @@ def test_a_json_copy_of_the_run_after_any_event_ends_in_the_same_transcript(
         assert end.stopped_by == whole.stopped_by
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(names=_calls)
 def test_a_call_in_flight_at_a_crash_is_not_run_again_unless_that_does_no_harm(names: list[str]) -> None:
     script = [("calls", names, "")]
@@ -145,7 +146,7 @@ def setup_again(setup: TurnSpec, script: list[Any]) -> TurnSpec:
     return msgspec.structs.replace(setup, provider=model(script))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(script=SCRIPTS, stop_after=st.integers(0, 30), on_asyncio=st.booleans())
 def test_leaving_early_at_any_event_leaves_a_history_that_can_go_on(
     script: list[Any], stop_after: int, on_asyncio: bool
@@ -181,7 +182,7 @@ async def _leave(setup: TurnSpec, run: Run, live: LiveTurn, stop_after: int, see
     assert len(asyncio.all_tasks()) == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(script=SCRIPTS, cancel_after=st.integers(0, 20), on_asyncio=st.booleans())
 def test_a_cancel_token_ends_the_turn_with_its_error_or_comes_too_late(
     script: list[Any], cancel_after: int, on_asyncio: bool
@@ -211,7 +212,7 @@ def test_a_cancel_token_ends_the_turn_with_its_error_or_comes_too_late(
         assert seen[-1].type == "turn_finished"
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(script=SCRIPTS, broken=st.integers(0, 3), text=_texts)
 def test_a_provider_that_dies_in_any_round_leaves_the_text_it_showed(script: list[Any], broken: int, text: str) -> None:
     def answer(request: ModelRequest) -> ScriptedReply:
@@ -229,7 +230,7 @@ def test_a_provider_that_dies_in_any_round_leaves_the_text_it_showed(script: lis
         assert live.run.phase in ("idle", "calling")
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100, deadline=None)
 @given(cut=st.lists(st.integers(0, 8), max_size=8))
 def test_repair_makes_any_selection_of_messages_valid_and_leaves_valid_ones_alone(cut: list[int]) -> None:
     from sapwood.core.messages import Text, ToolResult

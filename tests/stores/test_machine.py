@@ -6,13 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
-
 from sapwood.stores.holder import Clock
 from sapwood.stores.in_process_runs import InProcessStore
 from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing.store_machine import StoreMachine
 from sapwood.testing.store_turns import Stores
+from support.examples import examples
 
 
 class InProcessMachine(StoreMachine):
@@ -44,6 +43,6 @@ class SqliteMachine(StoreMachine):
 
 
 TestInProcess = InProcessMachine.TestCase
-TestInProcess.settings = settings(max_examples=150, stateful_step_count=40)
+TestInProcess.settings = examples(150, stateful_step_count=40)
 TestSqlite = SqliteMachine.TestCase
-TestSqlite.settings = settings(max_examples=20, stateful_step_count=40)
+TestSqlite.settings = examples(20, stateful_step_count=40)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from sapwood import FolderFiles, InProcessFiles
 from sapwood.core.memory_files import MemoryFiles
 from sapwood.testing.memory_files import MemoryFilesContract
 from sapwood.testing.memory_files_machine import MemoryFilesMachine
+from support.examples import examples
 
 
 class TestInProcess(MemoryFilesContract):
@@ -48,6 +48,6 @@ class FolderMachine(MemoryFilesMachine):
 
 
 TestInProcessMachine: Any = InProcessMachine.TestCase
-TestInProcessMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestInProcessMachine.settings = examples(60, stateful_step_count=40)
 TestFolderMachine: Any = FolderMachine.TestCase
-TestFolderMachine.settings = settings(max_examples=20, stateful_step_count=25)
+TestFolderMachine.settings = examples(20, stateful_step_count=25)
