@@ -16,7 +16,8 @@ from benchmarks.rows import ROOT, Row
 
 NAMES = (
     *("imports", "first_token", "model_call", "text_delta", "codec_event", "http_delta", "tool_rounds", "many_turns"),
-    *("cache_prefix", "counting", "journal", "governed", "durable", "tool_search", "compaction"),
+    *("cache_prefix", "counting", "journal", "governed", "durable", "tool_search", "compaction", "recall"),
+    *("memory_store", "retrieval"),
 )
 FILE = ROOT / "build" / "benchmarks.json"
 

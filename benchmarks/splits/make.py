@@ -14,6 +14,8 @@ HERE = Path(__file__).parent
 DATA = HERE.parent.parent.parent / "shared" / "data"
 SAMPLE = 3_000
 PAST = 20
+LOCOMO_DEV = ("conv-26", "conv-30")
+"""The conversations that weights may be set on: the first two of five; nothing is ever set on the other three."""
 
 
 def requests(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -60,9 +62,24 @@ def livemcp(folder: Path) -> dict[str, list[str]]:
     return {"dev": [], "test": [row["id"] for row in requests(folder, "livemcp")]}
 
 
+def locomo(folder: Path) -> dict[str, list[str]]:
+    """Return the questions of the two conversations for tuning, and of the three that are only reported on."""
+    found: dict[str, list[str]] = {"dev": [], "test": []}
+    for row in requests(folder, "locomo"):
+        found["dev" if row["conv"] in LOCOMO_DEV else "test"].append(row["id"])
+    return found
+
+
+def chunkeval(folder: Path) -> dict[str, list[str]]:
+    """Return halves of the questions, of each of the five documents about one half."""
+    with gzip.open(folder / "chunkeval" / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return halves([json.loads(line) for line in lines])
+
+
 def splits(folder: Path) -> dict[str, dict[str, list[str]]]:
     """Return the ids of every set, made from its data."""
-    return {"metatool": metatool(folder), "sealtools": sealtools(folder), "livemcp": livemcp(folder)}
+    makers = (metatool, sealtools, livemcp, locomo, chunkeval)
+    return {maker.__name__: maker(folder) for maker in makers}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sapwood.agent.built_in_skills import memory_skill as memory_skill
     from sapwood.agent.built_in_skills import rag_skill as rag_skill
     from sapwood.agent.decorator import tool as tool
+    from sapwood.agent.memory_manager import MemoryManager as MemoryManager
     from sapwood.agent.run_agent import RunAgentOptions as RunAgentOptions
     from sapwood.agent.run_agent import run_agent as run_agent
     from sapwood.agent.skills import SkillRegistry as SkillRegistry
@@ -179,9 +180,20 @@ if TYPE_CHECKING:
     from sapwood.llm.registry import create_provider as create_provider
     from sapwood.llm.registry import register_provider as register_provider
     from sapwood.loop.gate import Grants as Grants
+    from sapwood.memory.by_model import model_consolidator as model_consolidator
+    from sapwood.memory.by_model import model_extractor as model_extractor
+    from sapwood.memory.consolidate import Decision as Decision
+    from sapwood.memory.consolidate import NewFact as NewFact
+    from sapwood.memory.learn import TurnText as TurnText
     from sapwood.memory.recall import format_memory_block as format_memory_block
     from sapwood.memory.recall import recall_memory as recall_memory
     from sapwood.memory.remember import remember_facts as remember_facts
+    from sapwood.retrieval.chunk import Chunk as Chunk
+    from sapwood.retrieval.chunk import chunk_recursive as chunk_recursive
+    from sapwood.retrieval.chunk import chunk_sentences as chunk_sentences
+    from sapwood.retrieval.chunk_code import chunk_code as chunk_code
+    from sapwood.retrieval.chunk_markdown import chunk_markdown as chunk_markdown
+    from sapwood.retrieval.documents import Document as Document
     from sapwood.retrieval.static_vectors import StaticVectors as StaticVectors
     from sapwood.sources.compaction import CompactionOptions as CompactionOptions
     from sapwood.sources.compaction import compaction_source as compaction_source
@@ -193,12 +205,24 @@ if TYPE_CHECKING:
     from sapwood.sources.memory import MemorySourceOptions as MemorySourceOptions
     from sapwood.sources.memory import memory_source as memory_source
     from sapwood.sources.memory_tool import memory_tool_source as memory_tool_source
+    from sapwood.sources.retrieval import retrieval_source as retrieval_source
     from sapwood.sources.toolset import Toolset as Toolset
     from sapwood.sources.toolset import merge_toolsets as merge_toolsets
+    from sapwood.stores.documents import DocumentIndex as DocumentIndex
+    from sapwood.stores.entries import InMemoryEntryStore as InMemoryEntryStore
+    from sapwood.stores.entries import JsonFileMemoryStore as JsonFileMemoryStore
     from sapwood.stores.folder_files import FolderFiles as FolderFiles
     from sapwood.stores.in_process import create_memory_store as create_memory_store
     from sapwood.stores.in_process_files import InProcessFiles as InProcessFiles
     from sapwood.stores.in_process_runs import InProcessStore as InProcessStore
+    from sapwood.stores.ingest import IngestReport as IngestReport
+    from sapwood.stores.ingest import ingest as ingest
+    from sapwood.stores.memory import Memory as Memory
+    from sapwood.stores.memory import MemoryStats as MemoryStats
+    from sapwood.stores.memory_values import NewMemory as NewMemory
+    from sapwood.stores.retrievers import DenseRetriever as DenseRetriever
+    from sapwood.stores.retrievers import HybridRetriever as HybridRetriever
+    from sapwood.stores.retrievers import SparseRetriever as SparseRetriever
     from sapwood.stores.sqlite import SqliteStore as SqliteStore
 
 __version__ = "0.1.0"
@@ -226,6 +250,7 @@ __all__ = [
     "Budget",
     "CancelToken",
     "ChildTurn",
+    "Chunk",
     "Compacted",
     "CompactionError",
     "CompactionFinished",
@@ -250,7 +275,11 @@ __all__ = [
     "ConversationBusyError",
     "ConversationStore",
     "ConversationSummary",
+    "Decision",
+    "DenseRetriever",
     "DiskFullError",
+    "Document",
+    "DocumentIndex",
     "Embedder",
     "ExternalResult",
     "FallbackProvider",
@@ -261,9 +290,13 @@ __all__ = [
     "HistoryDiverged",
     "HistoryOptions",
     "HookResult",
+    "HybridRetriever",
     "Image",
+    "InMemoryEntryStore",
     "InProcessFiles",
     "InProcessStore",
+    "IngestReport",
+    "JsonFileMemoryStore",
     "LLMError",
     "LLMProvider",
     "LLMTimeoutError",
@@ -274,13 +307,16 @@ __all__ = [
     "LimitBreach",
     "LimitExtended",
     "Loaded",
+    "Memory",
     "MemoryEntry",
     "MemoryFileLimits",
     "MemoryFiles",
     "MemoryFolder",
+    "MemoryManager",
     "MemoryRecord",
     "MemoryScope",
     "MemorySourceOptions",
+    "MemoryStats",
     "MemoryStore",
     "Message",
     "MessageAdded",
@@ -289,6 +325,8 @@ __all__ = [
     "ModelProfile",
     "ModelRequest",
     "NamedTool",
+    "NewFact",
+    "NewMemory",
     "OpenAIFormatter",
     "OutputChecked",
     "OutputDelta",
@@ -330,6 +368,7 @@ __all__ = [
     "Skill",
     "SkillRegistry",
     "SourceType",
+    "SparseRetriever",
     "SqliteStore",
     "StaticVectors",
     "StoreError",
@@ -362,12 +401,17 @@ __all__ = [
     "TurnFinished",
     "TurnResumed",
     "TurnStarted",
+    "TurnText",
     "Usage",
     "UsageChunk",
     "UsageLimitError",
     "UsageLimitReached",
     "UsageLimits",
     "__version__",
+    "chunk_code",
+    "chunk_markdown",
+    "chunk_recursive",
+    "chunk_sentences",
     "compaction_source",
     "conversation_items",
     "create_context_manager",
@@ -378,18 +422,22 @@ __all__ = [
     "default_rag_budget",
     "filter_step",
     "format_memory_block",
+    "ingest",
     "lazy_tool_source",
     "lazy_toolset",
     "memory_skill",
     "memory_source",
     "memory_tool_source",
     "merge_toolsets",
+    "model_consolidator",
+    "model_extractor",
     "rag_skill",
     "recall_memory",
     "register_model",
     "register_provider",
     "remember_facts",
     "reranker_step",
+    "retrieval_source",
     "retriever_step",
     "run_agent",
     "to_tool_source",

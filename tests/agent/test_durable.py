@@ -560,7 +560,7 @@ def test_what_cannot_work_is_refused_at_configuration(configure: Any, problem: s
 
 def test_a_history_and_a_conversation_exclude_each_other(store: Any) -> None:
     agent = Agent(llm=scripted(says("hi"))).with_conversation(store, "c1")
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="messages= has no place here"):
         list(agent.stream("go", messages=[Message.user("a")]))
 
 

@@ -14,7 +14,18 @@ from support.load_module import load_module
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = sorted((ROOT / "src" / "sapwood").rglob("*.py"))
-DOORS = {"tool_call.py", "gate.py", "child.py", "output_check.py", "manager.py", "background.py", "app.py", "chat.py"}
+DOORS = {
+    "tool_call.py",
+    "gate.py",
+    "child.py",
+    "output_check.py",
+    "manager.py",
+    "background.py",
+    "app.py",
+    "chat.py",
+    "memory_window.py",
+    "embedding.py",  # whatever an embedder raises
+}
 HEAVY = ("pydantic", "httpx2", "aiohttp", "asyncio", "msgspec", "rich", "griffe")
 
 

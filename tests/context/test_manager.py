@@ -253,6 +253,64 @@ def test_commit_yields_one_event_for_each_record() -> None:
     ]
 
 
+def test_what_is_left_for_later_is_done_in_the_background_or_here() -> None:
+    done: list[str] = []
+
+    class Later(ContextSource):
+        name = "later"
+
+        def __init__(self, work: Any) -> None:
+            self.work = work
+
+        def commit(self, turn: Turn) -> Saved | None:
+            return Saved(later=self.work)
+
+    async def well() -> None:
+        done.append("here")
+
+    def badly() -> None:
+        raise ValueError("no disk")
+
+    manager = ContextManager(sources=[Later(badly), Later(well), Later(None)])
+    (failed,) = collected(manager.commit(Turn()))
+    assert isinstance(failed, ContextUpdated)
+    assert (failed.op, failed.source, done) == ("failed", "later", ["here"])
+    started: list[tuple[str, Any]] = []
+    assert collected(manager.commit(Turn(), background=lambda name, work: started.append((name, work)))) == []
+    assert started == [("later.later", badly), ("later.later", well)]
+
+
+def test_a_source_that_waits_is_called_beside_the_event_loop() -> None:
+    hows: list[tuple[str, dict[str, Any]]] = []
+
+    async def call(step: str, fn: Any, *args: Any, **how: Any) -> Any:
+        hows.append((step, how))
+        return fn(*args)
+
+    class Plain(ContextSource):
+        name = "plain"
+
+        def select(self, turn: Turn, room: int) -> Selection | None:
+            return None
+
+        def commit(self, turn: Turn) -> Saved | None:
+            return None
+
+    class Disk(Plain):
+        name = "disk"
+        waits = True
+
+    manager = ContextManager(sources=[Plain(), Disk()])
+    collected(manager.select(Turn(), METER, call=call))
+    collected(manager.commit(Turn(), call=call))
+    assert hows == [
+        ("plain.select", {}),
+        ("disk.select", {"waits": True}),
+        ("plain.commit", {}),
+        ("disk.commit", {"shielded": True}),
+    ]
+
+
 def test_a_step_has_the_name_of_its_source_and_method() -> None:
     steps: list[str] = []
 

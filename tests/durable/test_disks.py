@@ -72,7 +72,7 @@ class Worker:
         connection.close()
 
 
-@pytest.mark.parametrize("kilobytes", [90, 110, 130, 150, 170])
+@pytest.mark.parametrize("kilobytes", [220, 240, 260, 280, 300])
 def test_a_full_file_ends_the_turn_with_a_clear_error_and_work_goes_on_once_there_is_room(
     tmp_path: Path, kilobytes: int
 ) -> None:

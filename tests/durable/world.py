@@ -113,7 +113,7 @@ class World:
         self._folder = folder
         self._old: list[Any] = []
         self._memory = InProcessStore() if folder is None else None
-        self.max_bytes = self.chance.choice([None, None, 90_000, 160_000]) if folder is not None else None
+        self.max_bytes = self.chance.choice([None, None, 222_000, 292_000]) if folder is not None else None
         self.born()
 
     # -- lives and stores --------------------------------------------------------------------------

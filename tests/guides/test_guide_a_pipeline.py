@@ -328,6 +328,12 @@ def test_13_9_rag_skill_hands_over_a_question_that_is_a_bundle_and_a_text() -> N
     assert rag_skill(by_text).tools[0].fn("bees") == "BEES"
 
 
+def test_13_9_several_retrievers_add_a_vault_that_is_one_of_their_names() -> None:
+    tool = rag_skill({"law": lambda query: [{"section": "s", "text": "x" * 501}], "art": lambda query: []}).tools[0]
+    assert tool.input_schema["properties"]["vault"]["enum"] == ["law", "art"]
+    assert tool.fn("?", "law") == f"[law: s] {'x' * 500}…"
+
+
 # -- the list of faults ---------------------------------------------------------------------------
 
 

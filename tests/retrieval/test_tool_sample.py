@@ -37,7 +37,7 @@ BOTH_FLOOR = 0.720
 
 
 @pytest.mark.skipif(not (DATA / "metatool").is_dir(), reason="the data is not here")
-@pytest.mark.parametrize("name", ["metatool", "sealtools", "livemcp"])
+@pytest.mark.parametrize("name", ["metatool", "sealtools", "livemcp", "locomo", "chunkeval"])
 def test_the_committed_halves_are_those_that_the_rule_gives(name: str) -> None:
     made = load_module(ROOT / "benchmarks" / "splits" / "make.py").splits(DATA)
     committed = json.loads((ROOT / "benchmarks" / "splits" / f"{name}.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import pytest
 
 from sapwood import ConfigError, PastRequest, StaticVectors, ToolSchema
 from sapwood.core.errors import ProviderNotInstalledError
-from sapwood.retrieval import index_cache, tool_search
+from sapwood.retrieval import index_cache, static_vectors
 from sapwood.retrieval.past_requests import PastRequests
 from sapwood.retrieval.tool_search import ToolSearch
 
@@ -181,13 +181,13 @@ def test_tools_that_come_and_go_after_the_first_question_are_followed() -> None:
 
 
 def test_vectors_are_taken_where_they_are_installed_and_refused_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_search, "installed_folder", lambda: None)
-    assert tool_search._embedder("auto") is None
+    monkeypatch.setattr(static_vectors, "installed_folder", lambda: None)
+    assert static_vectors.embedder_for("auto") is None
     with pytest.raises(ProviderNotInstalledError, match="sapwood\\[vectors\\]"):
         search_of(vectors=True)
-    monkeypatch.setattr(tool_search, "installed_folder", lambda: Path())
-    assert isinstance(tool_search._embedder("auto"), StaticVectors)
-    assert isinstance(tool_search._embedder(True), StaticVectors)
+    monkeypatch.setattr(static_vectors, "installed_folder", lambda: Path())
+    assert isinstance(static_vectors.embedder_for("auto"), StaticVectors)
+    assert isinstance(static_vectors.embedder_for(True), StaticVectors)
     with pytest.raises(ConfigError, match="vectors must be"):
         search_of(vectors="on")
 

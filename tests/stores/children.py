@@ -212,7 +212,7 @@ def read_only(path: str) -> None:
 
 def full(path: str) -> None:
     """Fill a file to its limit, through many threads at once."""
-    store = SqliteStore(path, max_bytes=200_000)
+    store = SqliteStore(path, max_bytes=332_000)
     stored: list[str] = []
     refused: list[BaseException] = []
 

@@ -202,7 +202,7 @@ def test_a_file_that_another_program_locks_is_told_and_free_again_later(path: Pa
 
 def test_a_full_file_takes_nothing_more_and_keeps_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "stores.db"
-    with SqliteStore(path, max_bytes=150_000) as store:
+    with SqliteStore(path, max_bytes=282_000) as store:
         stored = 0
         with pytest.raises(DiskFullError, match="Make room"):
             while True:

@@ -362,7 +362,7 @@ class Agent(Configured):
 
         message = to_prompt(prompt)
         history = to_history(messages)
-        make, keeping = self._maker(cancel), self._config.keeping
+        make, keeping = self._maker(cancel), self.keeping
         if keeping.runs is not None or keeping.conversations is not None:
             return stored_turn(keeping, make, message, history, runtime, on_end=ended, paused=self._paused)
         spec = make(history)
@@ -376,7 +376,7 @@ class Agent(Configured):
         make = self._maker(cancel)
         if run_id in self._paused:
             return self._paused.resumed(make, run_id, answers, runtime, on_end=self._ended)
-        return resumed_turn(self._config.keeping, make, run_id, answers, runtime, on_end=self._ended)
+        return resumed_turn(self.keeping, make, run_id, answers, runtime, on_end=self._ended)
 
     def _output(self) -> Output:
         if self._config.output is None:
@@ -385,7 +385,7 @@ class Agent(Configured):
 
     def _maker(self, cancel: CancelToken | None) -> Callable[[Transcript], TurnSpec]:
         """Return what makes the spec of a turn from its history; the configuration is that of now."""
-        config, provider = self._config, self._llm()
+        config, provider, scope = self._config, self._llm(), self.keeping.conversation_id or ""
 
         def make(history: Transcript) -> TurnSpec:
             return assemble(
@@ -396,7 +396,7 @@ class Agent(Configured):
                 watch=self._watch,
                 cancel=cancel,
                 grants=self._grants,
-                scope=config.keeping.conversation_id or "",
+                scope=scope,
             )
 
         return make
@@ -404,7 +404,7 @@ class Agent(Configured):
     async def _request(self, prompt: Prompt, messages: History, runtime: Runtime) -> tuple[ModelRequest, ContextLedger]:
         history = to_history(messages)
         if not len(history):
-            history = await history_of(self._config.keeping, runtime)
+            history = await history_of(self.keeping, runtime)
         spec = assemble(without_summariser(self._config), self._llm(), history, calibration=self._calibration)
         return await first_request(start_run(runtime.new_id()), spec, runtime, prompt=to_prompt(prompt))
 
@@ -425,8 +425,8 @@ class Agent(Configured):
 
     def _ended(self, live: LiveTurn) -> None:
         run = live.run
-        if run.phase == "paused" and self._config.keeping.runs is None:
-            self._paused.keep(run, live.spec.history, self._config.keeping)
+        if run.phase == "paused" and self.keeping.runs is None:
+            self._paused.keep(run, live.spec.history, self.keeping)
         cause: Cause = run.stopped_by or _cause(live.error)
         error = f"{type(live.error).__name__}: {live.error}" if isinstance(live.error, Exception) else None
         first = run.rounds[0].ledger if run.rounds else run.ledger

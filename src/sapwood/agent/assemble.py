@@ -292,6 +292,8 @@ def _sources(config: AgentConfig) -> Iterable[ContextSource | SourceLike]:
         yield SubagentSource({item.name: item.description for item in config.subagents})
     if config.memory_tool is not None:
         yield config.memory_tool
+    if config.memory is not None:
+        yield from config.memory.sources()
     if not config.pipeline.is_empty:
         yield config.pipeline.as_source()
     yield from config.sources

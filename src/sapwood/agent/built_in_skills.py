@@ -5,19 +5,20 @@ plain or async; what is not found is an error result.
 Source: guide A, "Built-in Skills".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from sapwood.context.steps import Retriever, narrowed, options_for, parameters_of, within
+from sapwood.context.retrieving import VAULT, Retrieving
+from sapwood.context.steps import Retriever, narrowed
 from sapwood.core.context_item import ContextItem, QueryBundle
 from sapwood.core.errors import ConfigError, ToolError
 from sapwood.core.maybe import then
 from sapwood.core.memory import MemoryRecord
 from sapwood.core.ports import MemoryStore
-from sapwood.core.require import shown
 from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import JsonObject, MaybeAwaitable, ToolContext
+from sapwood.memory.remember import removed, replaced
 
 if TYPE_CHECKING:
     from sapwood.core.skill import Skill
@@ -79,19 +80,10 @@ class _Facts:
         return then(self._store.search(query), _found)
 
     def update(self, fact_id: str, content: str) -> MaybeAwaitable[str]:
-        # Kept first, so that nothing is lost where the store fails in between.
-        return then(self._store.save(_filled(content), kind="fact"), partial(self._replaced, fact_id))
-
-    def _replaced(self, fact_id: str, record: MemoryRecord) -> MaybeAwaitable[str]:
-        return then(self._store.forget(fact_id), partial(self._told, fact_id, record))
-
-    def _told(self, fact_id: str, record: MemoryRecord, was_there: bool) -> MaybeAwaitable[str]:
-        if was_there:
-            return f"Updated: {record.text} (id: {record.id})"
-        return then(self._store.forget(record.id), lambda _: _missing(fact_id))
+        return then(replaced(self._store, fact_id, _filled(content)), partial(_updated, fact_id))
 
     def delete(self, fact_id: str) -> MaybeAwaitable[str]:
-        return then(self._store.forget(fact_id), lambda done: f"Deleted {fact_id}" if done else _missing(fact_id))
+        return then(removed(self._store, fact_id), lambda done: f"Deleted {fact_id}" if done else _missing(fact_id))
 
 
 def _filled(text: str) -> str:
@@ -104,6 +96,10 @@ def _saved(record: MemoryRecord) -> str:
     return f"Saved: {record.text} (id: {record.id})"
 
 
+def _updated(fact_id: str, record: MemoryRecord | None) -> str:
+    return f"Updated: {record.text} (id: {record.id})" if record is not None else _missing(fact_id)
+
+
 def _found(records: Sequence[MemoryRecord]) -> str:
     return "\n".join(f"- [{record.id}] {record.text}" for record in records) or "No fact was found."
 
@@ -113,7 +109,7 @@ def _missing(fact_id: str) -> str:
 
 
 def rag_skill(
-    retriever: Retriever,
+    retriever: Retriever | Mapping[str, Retriever],
     embed_fn: Callable[[str], MaybeAwaitable[Sequence[float]]] | None = None,
     *,
     top_k: int = MAX_HITS,
@@ -123,7 +119,8 @@ def rag_skill(
 
     retriever: a function of the question, or an object with `retrieve`; hits are texts, dictionaries or objects with
     `content` or `text`, and may name a `section`. The question is a QueryBundle, which is a text too; `top_k`,
-    `embedding` and `scope` are handed over as well where they are taken. Whatever it returns, at most top_k hits are
+    `embedding` and `scope` are handed over as well where they are taken. Several retrievers by name give the tool an
+    argument `vault`, one of the names; without it all are searched. Whatever they return, at most top_k hits are
     shown, 500 characters of each. embed_fn: makes the embedding of the question. scope: what lies elsewhere is not
     shown; the scope of the agent (`with_scope`) counts beside it.
 
@@ -135,14 +132,28 @@ def rag_skill(
     """
     from sapwood.core.skill import Skill
 
-    found = getattr(retriever, "retrieve", retriever)
-    if not callable(found):
-        raise ConfigError(f"rag_skill takes a function or an object with retrieve(), not {shown(retriever)}")
+    retrieving = Retrieving("rag_skill", retriever)
     if top_k < 1:
         raise ConfigError(f"top_k must be at least 1, not {top_k}")
-    search = _Search(cast("Callable[..., Any]", found), embed_fn, top_k, scope)
+    search = _Search(retrieving, embed_fn, top_k, scope)
     query = _text("what to look for, in words")
-    tool = _tool("search_docs", "Search the documents.", search.run, read_only=True, query=query)
+    if retrieving.names:
+        vault: JsonObject = {
+            "type": "string",
+            "enum": list(retrieving.names),
+            "description": "where to look; leave it out to look everywhere",
+        }
+        tool = _tool(
+            "search_docs",
+            "Search the documents.",
+            search.in_vault,
+            read_only=True,
+            optional=("vault",),
+            query=query,
+            vault=vault,
+        )
+    else:
+        tool = _tool("search_docs", "Search the documents.", search.run, read_only=True, query=query)
     return Skill(
         name="rag",
         description="Search the documents for what you do not know.",
@@ -157,36 +168,44 @@ def rag_skill(
 class _Search:
     def __init__(
         self,
-        retrieve: Callable[..., Any],
+        retrieving: Retrieving,
         embed: Callable[[str], MaybeAwaitable[Sequence[float]]] | None,
         top_k: int,
         scope: RetrievalScope | None,
     ) -> None:
-        self._retrieve = retrieve
+        self._retrieving = retrieving
         self._embed = embed
         self._top_k = top_k
         self._scope = scope
-        self._takes = parameters_of(retrieve)
 
     def run(self, query: str, context: ToolContext | None = None) -> MaybeAwaitable[str]:
+        return self._find(query, None, context)
+
+    def in_vault(self, query: str, vault: str | None = None, context: ToolContext | None = None) -> MaybeAwaitable[str]:
+        names = self._retrieving.names
+        if vault is not None and vault not in names:
+            raise ToolError(f"there is no vault {vault!r}; there are {', '.join(names)}")
+        return self._find(query, vault, context)
+
+    def _find(self, query: str, vault: str | None, context: ToolContext | None) -> MaybeAwaitable[str]:
         scope = narrowed(context.scope if context is not None else None, self._scope)
-        if self._embed is None:
-            return self._ask(QueryBundle(query), scope)
-        return then(self._embed(query), lambda vector: self._ask(QueryBundle(query, embedding=vector), scope))
 
-    def _ask(self, query: QueryBundle, scope: RetrievalScope | None) -> MaybeAwaitable[str]:
-        options = options_for(self._takes, top_k=self._top_k, embedding=query.embedding, scope=scope)
+        def ask(vector: Sequence[float] | None) -> MaybeAwaitable[str]:
+            found = self._retrieving.search(QueryBundle(query, embedding=vector), self._top_k, scope, only=vault)
+            return then(found, _told)
 
-        def told(hits: Iterable[Any]) -> str:
-            return "\n---\n".join(map(_shown, within(hits, self._top_k, scope))) or "Nothing was found."
+        return ask(None) if self._embed is None else then(self._embed(query), ask)
 
-        return then(self._retrieve(query, **options), told)
+
+def _told(items: Iterable[ContextItem]) -> str:
+    return "\n---\n".join(map(_shown, items)) or "Nothing was found."
 
 
 def _shown(item: ContextItem) -> str:
-    text, section = item.content, item.metadata.get("section")
+    text = item.content
+    where = ": ".join(str(part) for name in (VAULT, "section") if (part := item.metadata.get(name)))
     cut = text if len(text) <= MAX_HIT_CHARACTERS else f"{text[:MAX_HIT_CHARACTERS]}…"
-    return f"[{section}] {cut}" if section else cut
+    return f"[{where}] {cut}" if where else cut
 
 
 def _text(description: str) -> JsonObject:
@@ -194,9 +213,19 @@ def _text(description: str) -> JsonObject:
 
 
 def _tool(
-    name: str, description: str, fn: Callable[..., Any], *, read_only: bool = False, **properties: JsonObject
+    name: str,
+    description: str,
+    fn: Callable[..., Any],
+    *,
+    read_only: bool = False,
+    optional: tuple[str, ...] = (),
+    **properties: JsonObject,
 ) -> Any:
     from sapwood.core.agent_tool import AgentTool
 
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [item for item in properties if item not in optional],
+    }
     return AgentTool(name=name, description=description, input_schema=schema, fn=fn, read_only=read_only)

@@ -24,6 +24,7 @@ from sapwood.sources.compaction import CompactionOptions
 from sapwood.sources.memory_tool import MemoryToolSource
 
 if TYPE_CHECKING:
+    from sapwood.agent.memory_manager import MemoryManager
     from sapwood.core.skill import Skill
 
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
@@ -76,6 +77,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: ContextPipeline = msgspec.field(default_factory=ContextPipeline)
     retrieval_scope: RetrievalScope | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
+    memory: "MemoryManager | None" = None
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

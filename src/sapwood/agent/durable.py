@@ -225,7 +225,7 @@ async def _turn(
     version = 0
     if keeping.conversations is not None and keeping.conversation_id is not None:
         if len(history):
-            raise ConfigError("messages= and with_conversation exclude each other: the store has the history")
+            raise ConfigError("messages= has no place here: with_conversation (or with_memory) has the history")
         await (_free(keeping, keeping.runs, rt) if keeping.runs is not None else paused.free(keeping, rt))
         loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
         history, version = Transcript.of(loaded.messages), loaded.version

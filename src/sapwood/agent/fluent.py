@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.context_management import checked_edits
+from sapwood.agent.distinct import require_distinct_names
 from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.models import create
 from sapwood.agent.output import output_of
@@ -21,7 +22,6 @@ from sapwood.agent.skills import (
     Scope,
     in_scope,
     joined,
-    require_distinct_tools,
     skill_sources,
     standard_folders,
     tools_of,
@@ -32,25 +32,25 @@ from sapwood.context.pipeline import ContextPipeline
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.context.summarise import Summariser
 from sapwood.core.budget import TokenBudget
-from sapwood.core.errors import ConfigError, ToolNameCollision
+from sapwood.core.errors import ConfigError
 from sapwood.core.limits import UsageLimits
 from sapwood.core.memory_files import MemoryFileLimits, MemoryFiles
 from sapwood.core.model import LLMProvider, OutputMode
-from sapwood.core.names import name_map
 from sapwood.core.ports import ConversationStore, RunStore
-from sapwood.core.require import MOST_SECONDS, require_bool, require_number, require_series, shown
+from sapwood.core.require import MOST_SECONDS, require_bool, require_callables, require_number, require_series, shown
 from sapwood.core.scope import RetrievalScope
-from sapwood.core.tool_forms import ToolLike, schema_of, to_tool
-from sapwood.core.tools import FINAL_RESULT, ApprovalRule, BoundTool
+from sapwood.core.tool_forms import ToolLike, to_tool
+from sapwood.core.tools import ApprovalRule, BoundTool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
 from sapwood.sources.compaction import CompactionOptions, Pin
-from sapwood.sources.memory_tool import MEMORY, memory_tool_source
+from sapwood.sources.memory_tool import memory_tool_source
 from sapwood.sources.skill_files import load_skill, load_skills
 from sapwood.sources.skills import MENU_TOKENS
-from sapwood.sources.subagents import TASK
 
 if TYPE_CHECKING:
+    from sapwood.agent.memory_manager import MemoryManager
+    from sapwood.core.ports import MemoryStore
     from sapwood.core.skill import Skill
 
 
@@ -234,7 +234,7 @@ class Configured:
         Raises ConfigError for what cannot be called.
         """
         config = self._config
-        pre, post = _callables("pre_tool_use", pre_tool_use), _callables("post_tool_use", post_tool_use)
+        pre, post = require_callables("pre_tool_use", pre_tool_use), require_callables("post_tool_use", post_tool_use)
         return self._set(pre_hooks=(*config.pre_hooks, *pre), post_hooks=(*config.post_hooks, *post))
 
     def with_approval(
@@ -316,6 +316,22 @@ class Configured:
         source = memory_tool_source(files, limits=limits, requires_approval=requires_approval)
         return self._set_tools(memory_tool=source)
 
+    def with_memory(self, memory: "MemoryManager | MemoryStore") -> Self:
+        """Remember: the newest turns of the conversation, and the facts that fit a prompt, after the process too.
+
+        memory: a `MemoryManager`, which several agents may share; their turns then follow each other. A store alone is
+        a manager with that store. With `with_conversation` the history comes from there, and the facts from here.
+
+        Raises ConfigError for what is neither.
+
+        >>> from sapwood import Agent, InMemoryEntryStore, MemoryManager
+        >>> from sapwood.testing import says, scripted
+        >>> agent = Agent(llm=scripted(says("Hello."))).with_memory(MemoryManager(store=InMemoryEntryStore()))
+        """
+        from sapwood.agent.memory_manager import MemoryManager
+
+        return self._set(memory=memory if isinstance(memory, MemoryManager) else MemoryManager(memory))
+
     def with_conversation(
         self,
         store: ConversationStore | Keeps,
@@ -350,6 +366,11 @@ class Configured:
         return self._set(keeping=with_runs(self._config.keeping, store))
 
     @property
+    def memory(self) -> "MemoryManager | None":
+        """The manager of `with_memory`, None without one."""
+        return self._config.memory
+
+    @property
     def pipeline(self) -> ContextPipeline:
         """The pipeline of this agent: that of `with_pipeline`, or one of its own, to add steps to."""
         return self._config.pipeline
@@ -362,7 +383,8 @@ class Configured:
     @property
     def keeping(self) -> Keeping:
         """Where this agent keeps its turns."""
-        return self._config.keeping
+        config = self._config
+        return config.keeping if config.memory is None else config.memory.keeping(config.keeping)
 
     def tool_called(self, name: str) -> BoundTool | None:
         """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
@@ -437,7 +459,7 @@ class Configured:
 
     def _set_tools(self, **changes: Any) -> Self:
         """Change what the model may call; raises ToolNameCollision where two names become one for it."""
-        _require_distinct(self._config.changed(**changes))
+        require_distinct_names(self._config.changed(**changes))
         return self._set(**changes)
 
     def _set(self, **changes: Any) -> Self:
@@ -462,29 +484,3 @@ class Configured:
 
         config = self._config
         return config.api_key if provider_of(model) == provider_of(config.model) else None
-
-
-def _require_distinct(config: AgentConfig) -> None:
-    """Raise ToolNameCollision where two names become one for the model."""
-    own = (FINAL_RESULT,) if config.output is not None else ()
-    names = name_map((*own, *(schema_of(item).name for item in config.tools)))
-    if config.skills:
-        require_distinct_tools(config.tools, config.skills, allow_scripts=config.allow_skill_scripts)
-        names = {**name_map((*own, *(schema_of(item).name for item in config.all_tools)))}
-    ours = {TASK: "by which subagents are asked"} if config.subagents else {}
-    ours |= {MEMORY: "of with_memory_tool"} if config.memory_tool is not None else {}
-    for name, what in ours.items():
-        if name in names:
-            raise ToolNameCollision(f"{names[name]!r} is the tool {what} ({name!r} for the model); rename yours")
-
-
-def _callables(name: str, hooks: Any) -> tuple[Any, ...]:
-    if hooks is None:
-        return ()
-    if not callable(hooks):
-        require_series(name, hooks, "functions")
-    found: tuple[Any, ...] = (hooks,) if callable(hooks) else tuple(hooks)
-    for hook in found:
-        if not callable(hook):
-            raise ConfigError(f"{name} takes functions, not {hook!r}")
-    return found

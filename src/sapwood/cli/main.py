@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sapwood.cli.arguments import add_context, add_runs
+from sapwood.cli.arguments import add_context, add_ingest, add_memory, add_runs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,7 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         _parser().print_help()
         return 2
-    return {"runs": _runs, "context": _context}.get(options.command, _chat)(options)
+    commands = {"runs": _runs, "context": _context, "memory": _memory, "ingest": _ingest}
+    return commands.get(options.command, _chat)(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--base-url", help="another server that speaks the provider's protocol")
     chat.add_argument("--system", help="the system prompt of the plain assistant")
     add_context(commands)
+    add_memory(commands)
+    add_ingest(commands)
     add_runs(commands)
     return parser
 
@@ -51,6 +54,24 @@ def _context(options: argparse.Namespace) -> int:
         return run_context(options)
 
     return _told(context)
+
+
+def _memory(options: argparse.Namespace) -> int:
+    def memory() -> int:
+        from sapwood.cli.memory import run_memory
+
+        return run_memory(options)
+
+    return _told(memory)
+
+
+def _ingest(options: argparse.Namespace) -> int:
+    def ingest() -> int:
+        from sapwood.cli.ingest import run_ingest
+
+        return run_ingest(options)
+
+    return _told(ingest)
 
 
 def _runs(options: argparse.Namespace) -> int:

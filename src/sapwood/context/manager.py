@@ -47,13 +47,14 @@ Compactor: TypeAlias = Callable[[list[Message], Budget], MaybeAwaitable[Sequence
 class Leaf:
     """How a source's method is called; the loop passes its runtime's `call` here."""
 
-    async def __call__(self, step: str, fn: Callable[..., Any], *args: Any) -> Any:
-        """Call it in place and await what it returns where that is needed."""
+    async def __call__(self, step: str, fn: Callable[..., Any], *args: Any, **how: Any) -> Any:
+        """Call it in place and await what it returns where that is needed; how: for a runtime, which this is not."""
         result = fn(*args)
         return await result if isawaitable(result) else result
 
 
 LeafCall: TypeAlias = Callable[..., Awaitable[Any]]
+Background: TypeAlias = Callable[[str, Callable[[], Any]], None]
 
 
 class PreparedContext(msgspec.Struct, frozen=True):
@@ -187,7 +188,8 @@ class ContextManager:
             name, room = source.name, planner.room_for(source.name)
             own = planner.share_of(name)
             try:
-                selected = _expected(await call(f"{name}.select", method, turn, max(0, min(room, own))), Selection)
+                answer = await call(f"{name}.select", method, turn, max(0, min(room, own)), **_waiting(source, "waits"))
+                selected = _expected(answer, Selection)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 yield self._failed(name, error)
                 selected = None
@@ -256,17 +258,31 @@ class ContextManager:
             _tell(failed, self._failed("history", error))
             return None
 
-    async def commit(self, turn: Turn, *, call: LeafCall | None = None) -> AsyncGenerator[AgentEvent, None]:
-        """Yield what each source kept after the turn."""
+    async def commit(
+        self, turn: Turn, *, call: LeafCall | None = None, background: Background | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Yield what each source kept after the turn. background: starts what is left for later; None does it here."""
         call = call or Leaf()
+        later: list[tuple[str, Callable[[], Any]]] = []
         for source, method in self._having("commit"):
             try:
-                saved = _expected(await call(f"{source.name}.commit", method, turn), Saved)
+                kept = await call(f"{source.name}.commit", method, turn, **_waiting(source, "shielded"))
+                saved = _expected(kept, Saved)
             except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
                 yield self._failed(source.name, error)
                 continue
             for record in saved.records if saved else ():
                 yield ContextUpdated(source=source.name, op="saved", records=(record,))
+            if saved is not None and saved.later is not None:
+                later.append((source.name, saved.later))
+        for name, work in later:
+            if background is not None:
+                background(f"{name}.later", work)
+                continue
+            try:
+                await call(f"{name}.later", work)
+            except Exception as error:  # noqa: BLE001 - a source that fails never loses a turn
+                yield self._failed(name, error)
 
     async def prepare(self, turn: Turn, *, meter: Meter | None = None) -> PreparedContext:
         """Gather and select in one step, for those who drive the manager from a loop of their own."""
@@ -386,6 +402,11 @@ def _expected(value: object, kind: type[T]) -> T | None:
     if value is None or isinstance(value, kind):
         return value
     raise ConfigError(f"a source returned {type(value).__name__}, not {kind.__name__} or None")
+
+
+def _waiting(source: SourceLike, how: str) -> dict[str, bool]:
+    """Return how to call a source that waits for a disk or a network: beside the event loop."""
+    return {how: True} if getattr(source, "waits", False) else {}
 
 
 def _method(source: SourceLike, name: str) -> Callable[..., Any] | None:

@@ -82,9 +82,10 @@ class Fixed:
             return 0
         return self.overhead + self._meter.scaled(self._raw_tools(schemas))
 
-    def recalled_tokens(self, run: Run) -> int:
-        """Return the tokens of the blocks that were recalled into the system text."""
-        return sum(self._meter.scaled(self._raw(block.text)) for block in run.recalled)
+    def recalled_tokens(self, run: Run, *, of: str | None = None) -> int:
+        """Return the tokens of the blocks that were recalled into the system text; of: by this source alone."""
+        blocks = (block for block in run.recalled if of is None or block.source == of)
+        return sum(self._meter.scaled(self._raw(block.text)) for block in blocks)
 
     def learn(self, request: ModelRequest, reported: int) -> None:
         """Take what the provider reported for a request into account."""
@@ -113,10 +114,11 @@ class Fixed:
         length = max(0, len(request.transcript) - before)
         return self._meter.scaled(self._meter.transcript(request.transcript, length).total)
 
-    def raw_beside(self, run: Run) -> int:
-        """Return the raw tokens of what was recalled beside the user's message."""
+    def raw_beside(self, run: Run, *, of: str | None = None) -> int:
+        """Return the raw tokens of what was recalled beside the user's message; of: by this source alone."""
         content = run.prompt.content if run.prompt is not None else ()
-        return sum(self._raw(part.text) for part in content if isinstance(part, Recalled))
+        parts = (part for part in content if isinstance(part, Recalled) and (of is None or part.source == of))
+        return sum(self._raw(part.text) for part in parts)
 
     def _raw(self, text: str) -> int:
         size = self._recalled.get(text)
@@ -206,17 +208,21 @@ def measure(
     """Return the estimated tokens of a request by section.
 
     past, prompt: the raw totals of the messages before this turn, and of the user's message; what was recalled
-    beside the message counts as memory, and pictures and documents, wherever they stand but in results, as files.
+    beside the message counts as memory, or as retrieval where a source of that name found it; pictures and documents,
+    wherever they stand but in results, as files.
     """
     total = meter.transcript(request.transcript)
     now = total.messages - past.messages
     beside = fixed.raw_beside(run)
     skills = fixed.skill_tokens
+    recalled = fixed.recalled_tokens(run) + meter.scaled(beside)
+    found = fixed.recalled_tokens(run, of="retrieval") + meter.scaled(fixed.raw_beside(run, of="retrieval"))
     return {
         "system": max(0, fixed.system_tokens - skills),
         **({"skills": skills} if skills else {}),
         "tools": fixed.tool_tokens(request.tools),
-        "memory": fixed.recalled_tokens(run) + meter.scaled(beside),
+        "memory": max(0, recalled - found),
+        **({"retrieval": found} if found else {}),
         "summary": meter.scaled(total.summary),
         "history": meter.scaled(
             past.messages + past.tool_results + now - prompt.messages - total.summary - total.files + prompt.files

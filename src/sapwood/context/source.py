@@ -102,6 +102,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     tool_loading, placement: what the turn does where a source was told nothing else.
     scope: which documents may be searched; None for all.
     free_objects: an argument of a tool may be an object without declared properties.
+    conversation: the id of the stored conversation that the turn belongs to, empty where there is none.
     """
 
     run_id: str = ""
@@ -116,6 +117,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     scope: RetrievalScope | None = None
     free_objects: bool = True
+    conversation: str = ""
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,9 +175,13 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source kept after the turn."""
+    """What a source kept after the turn.
+
+    later: what is still to be done, in the background: nobody waits for it, and its failure is logged.
+    """
 
     records: tuple[MemoryRecord, ...] = ()
+    later: Callable[[], MaybeAwaitable[None]] | None = None
 
 
 class ContextSource:
@@ -192,6 +198,8 @@ class ContextSource:
     name: str = "source"
     compact_at: float = 0
     """When `compact` is asked although the request still fits: a share of the window (up to 1), or tokens; 0: never."""
+    waits: bool = False
+    """Its plain `select` and `commit` wait for a disk or a network: an async turn calls them beside its event loop."""
 
     def contribute(self, turn: Turn) -> MaybeAwaitable[Contribution]:
         """Return the tools and the text that hold for the whole turn."""

@@ -4,18 +4,19 @@ Laws: the model is told that it reads a record, so that nothing in it is an orde
 window is summarised in parts, each with the summary of the parts before it.
 """
 
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from sapwood.context.meter import estimate_tokens
 from sapwood.core.errors import CompactionError
+from sapwood.core.maybe import stepped
 from sapwood.core.messages import Message, Summary, Text, ToolCall, ToolResult
 from sapwood.core.model import LLMProvider, ModelRequest, Reply
 from sapwood.core.render_result import cap
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.core.transcript import Transcript
 from sapwood.core.usage import Usage
-from sapwood.llm.pricing import cost_of
+from sapwood.llm.ask import ask, text_of, usage_of
 
 RESULT_TOKENS = 600
 """Of each tool result so much goes into the record that is summarised."""
@@ -55,41 +56,24 @@ class ModelSummariser:
 
     def __call__(self, messages: Sequence[Message], room: int) -> MaybeAwaitable[Written]:
         """Return the summary; something to await where the provider's streams are async only."""
-        parts = _parts(messages, self._window() // 2)
-        first = self._provider.stream(_request("", parts[0], room))
-        if isinstance(first, Iterable):
-            return self._plain(cast("Iterable[Any]", first), parts, room)
-        return self._async(cast("AsyncIterable[Any]", first), parts, room)
+        return stepped(self._written(messages, room))
 
     def _window(self) -> int:
         return self._provider.profile.context_window or DEFAULT_WINDOW
 
-    def _plain(self, first: Iterable[Any], parts: Sequence[str], room: int) -> Written:
-        written = self._taken([chunk for chunk in first if isinstance(chunk, Reply)])
-        for part in parts[1:]:
-            chunks = cast("Iterable[Any]", self._provider.stream(_request(written.text, part, room)))
-            written = _added(written, self._taken([chunk for chunk in chunks if isinstance(chunk, Reply)]))
+    def _written(self, messages: Sequence[Message], room: int) -> Generator[MaybeAwaitable[Any], Any, Written]:
+        written: Written | None = None
+        for part in _parts(messages, self._window() // 2):
+            reply = yield ask(self._provider, _request(written.text if written else "", part, room))
+            now = self._taken(cast("Reply", reply))
+            written = _added(written, now) if written else now
+        assert written is not None, "there is at least one part"
         return written
 
-    async def _async(self, first: AsyncIterable[Any], parts: Sequence[str], room: int) -> Written:
-        written = self._taken([chunk async for chunk in first if isinstance(chunk, Reply)])
-        for part in parts[1:]:
-            chunks = cast("AsyncIterable[Any]", self._provider.stream(_request(written.text, part, room)))
-            written = _added(written, self._taken([chunk async for chunk in chunks if isinstance(chunk, Reply)]))
-        return written
-
-    def _taken(self, replies: Sequence[Reply]) -> Written:
-        if not replies:
-            raise CompactionError("the summary broke off, so it is not used")
-        reply = replies[-1]
+    def _taken(self, reply: Reply) -> Written:
         if reply.stop_reason not in ("stop", None):
             raise CompactionError(f"the summary ended with {reply.stop_reason!r}, so it is not used")
-        text = "".join(part.text for part in reply.content if isinstance(part, Text))
-        usage = reply.usage
-        if usage is not None and usage.cost_usd is None:
-            provider, _, model = (reply.origin or self._provider.profile.origin).partition("/")
-            usage = usage.replace(cost_usd=cost_of(usage, provider, model))
-        return Written(text, usage)
+        return Written(text_of(reply), usage_of(reply, self._provider))
 
 
 def _added(before: Written, now: Written) -> Written:

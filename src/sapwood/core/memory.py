@@ -130,10 +130,19 @@ class MemoryRecord(Data, frozen=True, tag="memory_record", rename="camel"):
 class RecallOptions(Data, frozen=True, tag="recall_options"):
     """How to search a memory.
 
-    k: records at most. kind: only records of this kind. min_score: only records above it.
+    k: records at most. kind: only records of this kind. min_score: only records above it. half_life_days: a record so
+    old counts half, twice as old a quarter; None: age does not count. max_tokens: of the whole block.
     """
 
     type: ClassVar[Literal["recall_options"]] = "recall_options"
     k: int = 5
     kind: str | None = None
     min_score: float = 0.0
+    half_life_days: float | None = None
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.half_life_days is not None and not self.half_life_days > 0:
+            raise ConfigError(f"half_life_days is a number of days above 0, or None, not {self.half_life_days!r}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is at least 1, or None, not {self.max_tokens!r}")

@@ -150,3 +150,20 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
 
 def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(value, Iterable)
+
+
+def require_callables(name: str, hooks: Any) -> tuple[Any, ...]:
+    """Return one function, several or none as a tuple; raises ConfigError for what is no function.
+
+    >>> require_callables("hooks", print) == (print,)
+    True
+    """
+    if hooks is None:
+        return ()
+    if not callable(hooks):
+        require_series(name, hooks, "functions")
+    found: tuple[Any, ...] = (hooks,) if callable(hooks) else tuple(hooks)
+    for hook in found:
+        if not callable(hook):
+            raise ConfigError(f"{name} takes functions, not {hook!r}")
+    return found

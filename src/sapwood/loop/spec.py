@@ -438,6 +438,7 @@ class LiveTurn:
             count=spec.meter.text,
             scope=spec.retrieval_scope,
             free_objects=self.takes_free_objects,
+            conversation=run.conversation_id or "",
         )
 
     @property

@@ -213,7 +213,8 @@ async def _finish(action: Finish, run: Run, live: LiveTurn, rt: Runtime) -> Asyn
     if record is not None:
         await rt.call("conversation.append", record, run, shielded=True)
         fault.point("conversation.appended")
-    async with aclosing(live.spec.context.commit(live.turn(run), call=rt.call)) as events:
+    kept = live.spec.context.commit(live.turn(run), call=rt.call, background=rt.background)
+    async with aclosing(kept) as events:
         async for event in events:
             yield event
     yield _finished(action, run, live)

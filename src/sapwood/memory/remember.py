@@ -1,10 +1,12 @@
-"""Remember: save facts, one at a time.
+"""Remember: save facts, one at a time, and put another in place of one.
 
 Source: guide D, "Memory".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from inspect import isawaitable
+from typing import Any, cast
 
 from sapwood.core.maybe import then
 from sapwood.core.memory import MemoryRecord
@@ -27,8 +29,11 @@ async def remember_facts(store: MemoryStore, facts: Iterable[str], *, kind: str 
     return await saved if isawaitable(saved) else saved
 
 
-def remembered(store: MemoryStore, facts: Iterable[str], *, kind: str) -> MaybeAwaitable[tuple[MemoryRecord, ...]]:
-    """Do the same; only a store that is async makes it something to await."""
+def remembered(
+    store: MemoryStore, facts: Iterable[str], *, kind: str, more: Mapping[str, Any] | None = None
+) -> MaybeAwaitable[tuple[MemoryRecord, ...]]:
+    """Do the same; only a store that is async makes it something to await. more: what else `save` is told of each."""
+    known = more or {}
     texts = [text for fact in facts if (text := fact.strip())]
 
     saved: list[MemoryRecord] = []
@@ -39,10 +44,44 @@ def remembered(store: MemoryStore, facts: Iterable[str], *, kind: str) -> MaybeA
 
     def save_rest() -> MaybeAwaitable[tuple[MemoryRecord, ...]]:
         for text in texts[len(saved) :]:
-            record = store.save(text, kind=kind)
+            record: MaybeAwaitable[MemoryRecord] = cast("Any", store).save(text, kind=kind, **known)
             if isawaitable(record):
                 return then(record, save_more)
             saved.append(record)
         return tuple(saved)
 
     return save_rest()
+
+
+def replaced(store: MemoryStore, id: str, text: str, *, kind: str = "fact") -> MaybeAwaitable[MemoryRecord | None]:
+    """Put another text in place of a record; None where there is none of that id.
+
+    A store that can corrects the record, which then stays in the history, and an id that was corrected before stands
+    for what it became; in any other store the old record is forgotten.
+    """
+    if hasattr(store, "correct"):
+        rich: Any = store
+        return then(_newest(store, id), lambda newest: None if newest is None else rich.correct(newest.id, text))
+
+    def forgotten(record: MemoryRecord) -> MaybeAwaitable[MemoryRecord | None]:
+        return then(store.forget(id), partial(kept, record))
+
+    def kept(record: MemoryRecord, was_there: bool) -> MaybeAwaitable[MemoryRecord | None]:
+        return record if was_there else then(store.forget(record.id), lambda _: None)
+
+    # Kept first, so that nothing is lost where the store fails in between.
+    return then(store.save(text, kind=kind), forgotten)
+
+
+def removed(store: MemoryStore, id: str) -> MaybeAwaitable[bool]:
+    """Forget a record, and what it became where it was corrected; False where there is none of that id."""
+    if not hasattr(store, "correct"):
+        return store.forget(id)
+    return then(_newest(store, id), lambda newest: False if newest is None else store.forget(newest.id))
+
+
+def _newest(store: Any, id: str) -> MaybeAwaitable[MemoryRecord | None]:
+    def follow(record: MemoryRecord | None) -> MaybeAwaitable[MemoryRecord | None]:
+        return record if record is None or record.superseded_by is None else _newest(store, record.superseded_by)
+
+    return then(store.get(id), follow)

@@ -95,19 +95,19 @@ class HybridIndex(Generic[K]):
         self._changed()
         return is_removed
 
-    def scores(self, question: str) -> dict[K, float]:
+    def scores(self, question: str, *, vector: Sequence[float] | None = None) -> dict[K, float]:
         """Return the score, from 0 to 1, of each document that a question finds.
 
-        Of a very long question, its beginning and its end count.
+        Of a very long question, its beginning and its end count. vector: of the question, where it is known already.
         """
         if len(question) > _LONGEST:
             question = f"{question[: _LONGEST * 2 // 3]}\n{question[-_LONGEST // 3 :]}"
         steps = clauses(question)
-        parts = [question, *steps] if len(steps) > 1 else [question]
+        parts = [question, *steps] if len(steps) > 1 and vector is None else [question]
         asked = [[*question_terms(part), *identifiers(part)] for part in parts]
-        if self.embedder is None or not len(self) or not telling(question):
+        if self.embedder is None or not len(self) or (vector is None and not telling(question)):
             return self._by_words([_scaled(self._text.scores(words)) for words in asked])
-        return self._by_both(parts, asked)
+        return self._by_both(parts, asked, vector)
 
     def _by_words(self, found: Sequence[Mapping[K, float]]) -> dict[K, float]:
         whole, *steps = found
@@ -121,21 +121,24 @@ class HybridIndex(Generic[K]):
             scores[key] = scores.get(key, 0.0) + share * score
         return {key: score / (1 + share) for key, score in scores.items()}
 
-    def _by_both(self, parts: Sequence[str], asked: Sequence[Sequence[str]]) -> dict[K, float]:
+    def _by_both(
+        self, parts: Sequence[str], asked: Sequence[Sequence[str]], vector: Sequence[float] | None
+    ) -> dict[K, float]:
         np = _numpy()
         rows = self._current_rows()
-        words = np.zeros((len(parts), len(rows.keys)), dtype=np.float32)
+        words = np.zeros((len(asked), len(rows.keys)), dtype=np.float32)
         for row, terms in zip(words, asked, strict=True):
             for term in dict.fromkeys(terms):
                 places, impacts = rows.impacts(term, self._text)
                 row[places] += impacts
             row /= row.max() or 1.0
-        cosines = _products(_unit(self._embedded(parts)), rows.matrix)
+        vectors = self._embedded(parts) if vector is None else self._checked(vector, rows.matrix.shape[1])
+        cosines = _products(_unit(vectors), rows.matrix)
         least, most = cosines.min(axis=1, keepdims=True), cosines.max(axis=1, keepdims=True)
         meaning = (cosines - least) / np.where(most > least, most - least, 1.0)
         weight, share = self.settings.vector_weight, self.settings.whole_weight
         fused = (words + weight * meaning) / (1 + weight)
-        total = ((fused[0] if len(parts) == 1 else fused[1:].max(axis=0)) + share * fused[0]) / (1 + share)
+        total = ((fused[0] if len(asked) == 1 else fused[1:].max(axis=0)) + share * fused[0]) / (1 + share)
         is_found = (words > 0).any(axis=0) | (cosines.max(axis=0) >= self.settings.least_cosine)
         found: list[int] = np.flatnonzero(is_found).tolist()
         scores: list[float] = total[found].tolist()
@@ -178,6 +181,15 @@ class HybridIndex(Generic[K]):
             raise ConfigError(
                 f"embedder {embedder.name!r} gave an array of shape {rows.shape} for {len(texts)} texts; "
                 "it must return one vector for each"
+            )
+        return rows
+
+    def _checked(self, vector: Sequence[float], width: int) -> "NDArray[np.float32]":
+        rows: NDArray[np.float32] = _numpy().asarray([vector], dtype="float32")
+        if rows.shape != (1, width):
+            raise ConfigError(
+                f"the question has a vector of {rows.shape[1:]} numbers, the documents have vectors of {width}; "
+                "both must come from one embedder"
             )
         return rows
 

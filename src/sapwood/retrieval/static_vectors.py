@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sapwood.core.errors import ConfigError, ProviderNotInstalledError
+from sapwood.core.ports import Embedder
 from sapwood.retrieval.terms import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -83,6 +84,33 @@ def installed_folder() -> Path | None:
     spec = find_spec(_PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return next((Path(place) for place in places if (Path(place) / _TABLE).is_file()), None)
+
+
+def embedder_for(vectors: object) -> Embedder | None:
+    """Return what makes the vectors of a search, None for a search by words alone.
+
+    Raises ProviderNotInstalledError for vectors that are asked for and not installed, ConfigError for what is no
+    embedder.
+
+    >>> embedder_for(False) is None
+    True
+    """
+    if vectors is False:
+        return None
+    if vectors == "auto":
+        return StaticVectors() if installed_folder() is not None else None
+    if vectors is True:
+        if installed_folder() is None:
+            raise ProviderNotInstalledError(
+                "vectors=True needs the extra `vectors`: pip install 'sapwood[vectors]'; "
+                "vectors='auto' takes them only where they are installed"
+            )
+        return StaticVectors()
+    if isinstance(vectors, Embedder):
+        return vectors
+    raise ConfigError(
+        f"vectors must be 'auto', True, False or an embedder with a name and embed(texts), not {vectors!r}"
+    )
 
 
 def _telling(text: str) -> str:

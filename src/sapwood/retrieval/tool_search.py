@@ -8,12 +8,11 @@ waits for the next question, and one of them at a time makes the changes.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from sapwood.core.errors import ConfigError, ProviderNotInstalledError
-from sapwood.core.ports import Embedder, IndexCache, PastRequestStore, Vectors
+from sapwood.core.ports import IndexCache, PastRequestStore, Vectors
 from sapwood.core.tools import ToolSchema
 from sapwood.retrieval import index_cache
 from sapwood.retrieval.past_requests import PastRequests
-from sapwood.retrieval.static_vectors import StaticVectors, installed_folder
+from sapwood.retrieval.static_vectors import embedder_for
 from sapwood.retrieval.tool_index import ToolIndex
 
 
@@ -38,7 +37,7 @@ class ToolSearch:
         store: PastRequestStore | None = None,
     ) -> None:
         self._schemas = schemas
-        self._embedder = _embedder(vectors)
+        self._embedder = embedder_for(vectors)
         self._groups = dict(groups or {})
         self._cache = cache
         self._store = store
@@ -132,22 +131,3 @@ class ToolSearch:
         if self._past is None:
             self._past = PastRequests(self._store)
         return self._past
-
-
-def _embedder(vectors: object) -> Embedder | None:
-    if vectors is False:
-        return None
-    if vectors == "auto":
-        return StaticVectors() if installed_folder() is not None else None
-    if vectors is True:
-        if installed_folder() is None:
-            raise ProviderNotInstalledError(
-                "vectors=True needs the extra `vectors`: pip install 'sapwood[vectors]'; "
-                "vectors='auto' takes them only where they are installed"
-            )
-        return StaticVectors()
-    if isinstance(vectors, Embedder):
-        return vectors
-    raise ConfigError(
-        f"vectors must be 'auto', True, False or an embedder with a name and embed(texts), not {vectors!r}"
-    )

@@ -143,7 +143,7 @@ class AsyncioRuntime(SystemClock):
             await asyncio.sleep(seconds)
 
     def background(self, name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
-        """Start it as a task that is kept until it ends."""
+        """Start it as a task that is kept until it ends; a plain function in a thread, as every leaf."""
         task = asyncio.get_running_loop().create_task(_logged(name, fn))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -239,8 +239,6 @@ async def _pump(flow: AsyncGenerator[T, None], queue: asyncio.Queue[tuple[Any, a
 
 async def _logged(name: str, fn: Callable[[], MaybeAwaitable[None]]) -> None:
     try:
-        result = fn()
-        if isawaitable(result):
-            await result
+        await _run(name, fn, (), None, in_thread=True)
     except Exception:  # noqa: BLE001 - a door: nobody waits for it
         _log.exception("background step %r failed", name)

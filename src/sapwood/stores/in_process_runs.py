@@ -1,4 +1,4 @@
-"""Conversations and runs in this process, for demos, tests and applications that may forget.
+"""Conversations, runs and memories in this process, for demos, tests and applications that may forget.
 
 Laws: what is kept is JSON, so that nothing works here that would not survive a file; one transaction at a time.
 """
@@ -7,9 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sapwood.core.ports import Embedder
 from sapwood.stores import rules
+from sapwood.stores.embedding import Embedding
 from sapwood.stores.faces import Conversations, Runs
 from sapwood.stores.holder import Clock, Lease, this_process
+from sapwood.stores.in_process_memory import InProcessMemories
+from sapwood.stores.memory import Memory
+from sapwood.stores.memory_home import MemoryHome
 from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows, RunRow, Span
 from sapwood.stores.rules import Session
 
@@ -17,9 +22,10 @@ T = TypeVar("T")
 
 
 class InProcessStore:
-    """Conversations and runs in memory; lost on restart.
+    """Conversations, runs and memories in this process; lost on restart.
 
-    A hold here lasts until its segment ends, it is released, or the store is reopened.
+    A hold here lasts until its segment ends, it is released, or the store is reopened. embedder: lets memories be
+    found by meaning, too.
 
     >>> from sapwood import Message
     >>> store = InProcessStore()
@@ -29,11 +35,18 @@ class InProcessStore:
     'Hi'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, embedder: Embedder | None = None) -> None:
         self._lock = threading.Lock()
         self._open(_Memory())
         self.runs = Runs(self)
         self.conversations = Conversations(self)
+        self._embedder = embedder
+        self._keep(InProcessMemories())
+
+    def _keep(self, memories: InProcessMemories) -> None:
+        self._memories = memories
+        embedding = Embedding(self._embedder) if self._embedder is not None else None
+        self.memory = Memory(MemoryHome(memories, embedding))
 
     def _open(self, rows: "_Memory") -> None:
         owner = this_process()
@@ -47,8 +60,9 @@ class InProcessStore:
 
     def reopened(self) -> "InProcessStore":
         """Return a store with the same content, as another process would see it after this one was killed."""
-        other = InProcessStore()
+        other = InProcessStore(self._embedder)
         other._lock = self._lock
+        other._keep(self._memories)
         other._open(self._rows)
         return other
 

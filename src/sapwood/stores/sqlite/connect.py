@@ -38,6 +38,7 @@ def connect(options: Options, *, writes: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             if writes:
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
                 connection.execute("PRAGMA fullfsync = ON")  # macOS only: without it a disk may keep it in its cache
                 if options.max_bytes is not None:
                     (size,) = connection.execute("PRAGMA page_size").fetchone()

@@ -1,4 +1,4 @@
-"""SqliteStore: runs and conversations in one file, from any thread and any process of this machine."""
+"""SqliteStore: runs, conversations and memories in one file, from any thread and any process of this machine."""
 
 import logging
 import os
@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sapwood.core.errors import StoreError
+from sapwood.core.ports import Embedder
 from sapwood.stores import rules
+from sapwood.stores.embedding import CACHE_BYTES, Embedding
 from sapwood.stores.faces import Conversations, Runs
 from sapwood.stores.holder import LEASE_SECONDS, Clock, is_alive, this_process
+from sapwood.stores.memory import Memory
+from sapwood.stores.memory_home import MemoryHome
+from sapwood.stores.memory_rows import MemoryRows
 from sapwood.stores.rows import Rows
 from sapwood.stores.rules import Session
 from sapwood.stores.sqlite import forks
 from sapwood.stores.sqlite.connect import MEMORY, Options, Readers, connect
 from sapwood.stores.sqlite.failures import told
+from sapwood.stores.sqlite.memory import SqliteMemoryRows
 from sapwood.stores.sqlite.rows import SqliteRows
 from sapwood.stores.sqlite.writer import Work, Writer
 
@@ -27,11 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 class SqliteStore:
-    """A file with runs and conversations; `":memory:"` for one that is gone when it is closed.
+    """A file with runs, conversations and memories; `":memory:"` for one that is gone when it is closed.
 
     path: the file, made where it is not there; its folder must exist. Several processes may use one file.
     busy_seconds: how long to wait while another process writes. max_bytes: what the file may grow to.
     lease_seconds: how long a process that hangs keeps what it holds; one that has ended keeps nothing.
+    embedder: lets memories be found by meaning, too. vector_cache_bytes: what vectors may take in memory.
     Raises StoreError for a file that cannot be used.
 
     >>> from sapwood import Message
@@ -49,6 +56,8 @@ class SqliteStore:
         max_bytes: int | None = None,
         lease_seconds: float = LEASE_SECONDS,
         clock: Clock | None = None,
+        embedder: Embedder | None = None,
+        vector_cache_bytes: int = CACHE_BYTES,
     ) -> None:
         name = os.fspath(path)
         # As a whole: the program may change its folder later.
@@ -60,6 +69,10 @@ class SqliteStore:
         self._open()
         self.runs = Runs(self)
         self.conversations = Conversations(self)
+        self.keeps_out = self.path == MEMORY
+        self.waits = not self.keeps_out
+        embedding = Embedding(embedder, cache_bytes=vector_cache_bytes) if embedder is not None else None
+        self.memory = Memory(MemoryHome(self, embedding, self._clock.wall))
         try:
             self._writer.run(lambda _: None)
         except BaseException:
@@ -104,6 +117,21 @@ class SqliteStore:
             raise StoreError(f"the store of {self.path} is closed; open a new one")
         with told(self.path), self._readers.one() as connection:
             return look(SqliteRows(connection), self._session)
+
+    def write_memory(self, change: Callable[[MemoryRows], T]) -> T:
+        """Run a transaction on memories and return its result once it is durable."""
+        self._check()
+        writer = self._writer
+        return writer.run(lambda connection: change(SqliteMemoryRows(connection, writer.owe_scrub)))
+
+    def read_memory(self, look: Callable[[MemoryRows], T]) -> T:
+        """Run a transaction on memories that changes nothing."""
+        if self.path == MEMORY:
+            return self.write_memory(look)
+        if not self._finish.alive:
+            raise StoreError(f"the store of {self.path} is closed; open a new one")
+        with told(self.path), self._readers.one() as connection:
+            return look(SqliteMemoryRows(connection, _nothing))
 
     def hold(self, run_id: str, fence: int) -> None:
         """Renew this hold from time to time, until it is lost."""
@@ -200,6 +228,10 @@ class _Holds:
             for run_id, fence in set(held) - set(kept):
                 if self._held.get(run_id) == fence:
                     del self._held[run_id]
+
+
+def _nothing() -> None:
+    """Where nothing is deleted, nothing is left."""
 
 
 def _release(held: list[tuple[str, int]], connection: sqlite3.Connection) -> None:

@@ -20,6 +20,7 @@ from sapwood.stores.sqlite.failures import DATABASE_ERRORS, translated
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], Any]
+_SCRUB_WAIT_MS = 250
 MAX_BATCH = 512
 """Jobs in one commit."""
 
@@ -66,6 +67,11 @@ class Writer:
         self._closed = False
         self._paused = False
         self._connection: sqlite3.Connection | None = None
+        self._owes_scrub = False
+
+    def owe_scrub(self) -> None:
+        """Empty the log once this transaction is durable, as it may hold what was deleted; called within a job."""
+        self._owes_scrub = True
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job in a transaction, and return its result once that is durable."""
@@ -170,6 +176,8 @@ class Writer:
             fault.point("store.before_commit")
             connection.execute("COMMIT")
             fault.point("store.committed")
+            if self._owes_scrub:
+                self._owes_scrub = not _emptied(connection)
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
             if connection.in_transaction:
                 with suppress(sqlite3.Error):  # SQLite has rolled back by itself
@@ -193,6 +201,19 @@ class Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _emptied(connection: sqlite3.Connection) -> bool:
+    """Bring the log into the file and cut it to nothing; False where a reader needs it, so it is to be done later."""
+    (waited,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_SCRUB_WAIT_MS}")
+        (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error:  # it is durable in any case; the next transaction tries again
+        return False
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {waited}")
+    return not is_busy
 
 
 def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
