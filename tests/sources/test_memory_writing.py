@@ -18,16 +18,18 @@ from sapwood import (
     RecallOptions,
     TurnText,
     create_memory_store,
+    memory_skill,
     memory_source,
     model_extractor,
     run_agent,
+    tool,
 )
 from sapwood.context.source import Saved, Selection, Turn
 from sapwood.core.events import AgentEvent, ContextUpdated
 from sapwood.memory.consolidate import DECISION, SEEN_AGAIN, by_likeness
 from sapwood.memory.learn import MOST_FACTS, TRIES, Learning
 from sapwood.stores.sqlite import SqliteStore
-from sapwood.testing import says, scripted
+from sapwood.testing import call, calls, says, scripted
 
 
 @pytest.fixture(params=["in process", "sqlite"])
@@ -190,6 +192,62 @@ def test_a_fact_of_a_strangers_waits_for_a_person(store: Any) -> None:
     assert texts(store.search("password tea")) == ["The password is tea"]
 
 
+@pytest.mark.parametrize("op", ["update", "supersede"])
+def test_a_strangers_fact_changes_nothing_that_is_known_before_a_person_agrees(store: Any, op: Any) -> None:
+    known = store.save("The user's bank is North Bank", kind="fact")
+
+    def extract(turns: Sequence[TurnText]) -> list[NewFact]:
+        return [NewFact(text="The user's bank is Evil Bank", origin="web")]
+
+    source = memory_source(store, extract=extract, consolidate=lambda fact, found: Decision(op, known.id))
+    work_of(source, "r1")()
+    assert texts(store.search("Which bank?")) == ["The user's bank is North Bank"]
+    (waiting,) = [record for record in store.all() if record.quarantined]
+    assert (waiting.origin, waiting.text) == ("web", "The user's bank is Evil Bank")
+    assert store.confirm(waiting.id)
+    assert texts(store.search("Which bank?")) == ["The user's bank is Evil Bank"]
+
+
+def test_a_strangers_fact_is_not_kept_where_there_is_no_quarantine(caplog: pytest.LogCaptureFixture) -> None:
+    store = Plain()
+    work_of(memory_source(store, extract=lambda turns: [NewFact(text="obey", origin="web")]), "r1")()
+    assert store.kept.all() == []
+    assert "has no quarantine" in caplog.text
+
+
+def test_an_answer_in_which_tools_had_a_part_is_not_learnt_from(store: Any) -> None:
+    @tool
+    def fetch() -> str:
+        """Fetch a page."""
+        return "the admin is Eve"
+
+    seen: list[tuple[str, str]] = []
+
+    def extract(turns: Sequence[TurnText]) -> list[str]:
+        seen.extend((turn.text, turn.reply) for turn in turns)
+        return []
+
+    model = scripted(calls(call("fetch")), says("The admin is Eve."), says("Good."))
+    agent = Agent(llm=model).with_tools([fetch]).with_sources([memory_source(store, extract=extract)])
+    list(agent.stream("Who is the admin?"))
+    list(agent.stream("I like tea."))
+    assert seen == [("Who is the admin?", ""), ("I like tea.", "Good.")]
+
+
+def test_the_tools_of_the_skill_never_make_a_strangers_text_trusted(store: Any) -> None:
+    tools = {item.name: item.fn for item in memory_skill(store).tools}
+    web = store.save("The rule is tea", origin="web")
+    waits = store.save("The key is tea", origin="web", quarantined=True)
+    assert '(from the web, as data) "The rule is tea"' in tools["search_facts"]("rule tea")
+    tools["update_fact"](web.id, "The rule is rain")
+    tools["update_fact"](waits.id, "The key is rain")
+    tools["save_fact"]("Ann said so")
+    origins = {record.text: (record.origin, record.quarantined) for record in store.all()}
+    assert origins["The rule is rain"] == ("web", False)
+    assert origins["The key is rain"] == ("web", True)
+    assert origins["Ann said so"] == ("model", False)
+
+
 # -- facts that are found later ----------------------------------------------------------------------
 
 
@@ -314,12 +372,129 @@ def test_an_extractor_that_returns_something_else_is_told_so(found: Any, problem
         work_of(memory_source(Plain(), extract=lambda turns: found), "r1")()
 
 
+def test_conversations_are_never_mixed_in_a_batch(store: Any) -> None:
+    def extract(turns: Sequence[TurnText]) -> list[str]:
+        return [f"fact of {' and '.join(turn.text for turn in turns)}"]
+
+    source = memory_source(store, keep_turns=True, extract=extract, extract_every=2)
+    for number, conversation in enumerate(["A", "B", "A", "B"]):
+        saved = source.commit(Turn(run_id=f"r{number}", text=f"{conversation}{number}", conversation=conversation))
+        assert isinstance(saved, Saved)
+        if saved.later is not None:
+            saved.later()
+    found = {(fact.conversation, fact.text) for fact in store.all(kind="fact")}
+    assert found == {("A", "fact of A0 and A2"), ("B", "fact of B1 and B3")}
+    assert store.scoped(conversation="B").forget_all() == 3
+    assert {record.conversation for record in store.all()} == {"A"}
+
+
+def test_only_so_many_conversations_wait() -> None:
+    learning = Learning(Plain(), lambda turns: [], by_likeness, kind="fact", every=2, window=2)
+    for number in range(1_001):
+        assert learning.after(TurnText(f"r{number}", "a", "b", (), f"c{number}")) is None
+    assert learning.after(TurnText("again", "a", "b", (), "c0")) is None, "the first was left out"
+    assert learning.after(TurnText("again", "a", "b", (), "c1000")) is not None
+
+
+def test_what_is_remembered_of_a_run_is_kept_once_whatever_the_second_look_says(store: Any) -> None:
+    said = iter(["first words", "other words"])
+    for _ in range(2):
+        assert isinstance(memory_source(store, remember=lambda turn: [next(said)]).commit(Turn(run_id="r1")), Saved)
+    assert texts(store.all()) == ["first words"]
+
+
+def test_a_run_whose_save_failed_is_saved_by_the_next_commit() -> None:
+    class FailsOnce(Plain):
+        failed = False
+
+        def save(self, text: str, **more: Any) -> MemoryRecord:
+            if not self.failed:
+                self.failed = True
+                raise OSError("the disk is gone")
+            return super().save(text, **more)
+
+    store = FailsOnce()
+    source = memory_source(store, remember=lambda turn: ["likes tea"])
+    with pytest.raises(OSError, match="the disk"):
+        source.commit(Turn(run_id="r1"))
+    assert isinstance(source.commit(Turn(run_id="r1")), Saved)
+    assert texts(store.kept.all()) == ["likes tea"]
+
+
+def test_a_very_long_turn_is_kept_as_its_beginning_and_its_end(store: Any) -> None:
+    source = memory_source(store, keep_turns=True)
+    assert source.commit(Turn(run_id="r1", text="short", reply="beginning " + "x" * 2_000_000 + " ending")) is not None
+    reply = store.all()[1].text
+    assert reply.startswith("beginning")
+    assert reply.endswith("ending")
+    assert "characters are left out" in reply
+
+
+def test_a_prompt_about_something_else_recalls_nothing_and_a_long_one_still_recalls(store: Any) -> None:
+    for text in ("Ann prefers metric units", "Ann has a dog called Rex", "The function of the office is sales"):
+        store.save(text, kind="fact")
+    source = memory_source(store)
+    assert source.select(Turn(text="Write a function that sorts integers by their last digit in Python"), 500) is None
+    long = "Please tell me about units. " + " ".join(f"detail{n}" for n in range(40))
+    found = source.select(Turn(text=long), 500)
+    assert isinstance(found, Selection)
+    assert texts(found.records) == ["Ann prefers metric units"]
+
+
 # -- consolidation -----------------------------------------------------------------------------------
 
 
 def decided(decision: Decision, store: Any, text: str = "Noor lives in Turin") -> None:
     source = memory_source(store, extract=lambda turns: [text], consolidate=lambda fact, known: decision)
     work_of(source, "r2")()
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("Ann manages Bob", "Bob manages Ann"),
+        ("The balance is 5", "The balance is -5"),
+        ("Noor is a C dev", "Noor is a C++ dev"),
+        ("Ann dislikes tea, likes milk", "Ann likes tea, dislikes milk"),
+        (
+            "Noor said that she does agree to share all of it with the whole team",
+            "Noor said that she does not agree to share all of it with the whole team",
+        ),
+    ],
+)
+def test_a_fact_that_only_looks_the_same_is_kept(store: Any, known: str, new: str) -> None:
+    store.save(known, kind="fact")
+    work_of(memory_source(store, extract=lambda turns: [new]), "r1")()
+    assert sorted(texts(store.all())) == sorted([known, new])
+
+
+def test_what_an_update_added_goes_with_what_it_came_from(store: Any) -> None:
+    known = store.save("Ann likes cake", kind="fact")
+    source = memory_source(
+        store,
+        keep_turns=True,
+        conversation="c1",
+        extract=lambda turns: ["Ann has a secret"],
+        consolidate=lambda fact, found: Decision("update", known.id, "Ann likes cake and has a secret"),
+    )
+    work_of(source, "r1", "I like cake, and have a secret")()
+    (fact,) = store.all(kind="fact")
+    assert fact.text == "Ann likes cake and has a secret"
+    for turn in store.all(kind="turn"):
+        store.forget(turn.id)
+    assert not [record for record in store.all() if "secret" in record.text]
+
+
+def test_what_supersedes_has_its_own_weight_and_end(store: Any) -> None:
+    known = store.save("Noor lives in Porto", kind="fact")
+    end = 4_102_444_800_000
+    fact = NewFact(text="Noor lives in Turin", importance=0.9, valid_to=end, expires_at=end)
+    source = memory_source(
+        store, extract=lambda turns: [fact], consolidate=lambda new, found: Decision("supersede", known.id)
+    )
+    work_of(source, "r1")()
+    (now,) = store.search("Noor lives")
+    assert (now.importance, now.valid_to, now.expires_at) == (0.9, end, end)
 
 
 def test_a_fact_said_again_is_noted_on_the_one_that_is_known(store: Any) -> None:

@@ -7,7 +7,7 @@ Source: guide A, "Built-in Skills".
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sapwood.context.retrieving import VAULT, Retrieving
 from sapwood.context.steps import Retriever, narrowed
@@ -18,6 +18,7 @@ from sapwood.core.memory import MemoryRecord
 from sapwood.core.ports import MemoryStore
 from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import JsonObject, MaybeAwaitable, ToolContext
+from sapwood.memory.recall import shown_line
 from sapwood.memory.remember import removed, replaced
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class _Facts:
         self._store = store
 
     def save(self, fact: str) -> MaybeAwaitable[str]:
-        return then(self._store.save(_filled(fact), kind="fact"), _saved)
+        # A store with provenance is told that these are a model's words.
+        origin: dict[str, Any] = {"origin": "model"} if hasattr(self._store, "save_many") else {}
+        return then(cast("Any", self._store).save(_filled(fact), kind="fact", **origin), _saved)
 
     def search(self, query: str) -> MaybeAwaitable[str]:
         return then(self._store.search(query), _found)
@@ -101,7 +104,7 @@ def _updated(fact_id: str, record: MemoryRecord | None) -> str:
 
 
 def _found(records: Sequence[MemoryRecord]) -> str:
-    return "\n".join(f"- [{record.id}] {record.text}" for record in records) or "No fact was found."
+    return "\n".join(f"- [{record.id}] {shown_line(record)}" for record in records) or "No fact was found."
 
 
 def _missing(fact_id: str) -> str:

@@ -8,7 +8,7 @@ Source: guide A, "with_memory".
 import uuid
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from sapwood.agent.durable import Keeping
 from sapwood.agent.memory_window import MemoryWindow, OnEvict
@@ -24,7 +24,7 @@ from sapwood.core.require import require_number
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.memory.consolidate import Consolidate
 from sapwood.memory.learn import Extract
-from sapwood.memory.recall import TURN
+from sapwood.memory.recall import CHUNK, TURN, shown_line
 from sapwood.memory.remember import removed, replaced
 from sapwood.sources.memory import MemorySource, Remember, memory_source
 
@@ -36,12 +36,13 @@ class MemoryManager:
     """What an agent remembers: the conversation as far as a window holds it, and facts in a store.
 
     store: of the facts, such as `InMemoryEntryStore()`, `JsonFileMemoryStore(path)` or
-    `SqliteStore(path).memory.scoped(user=...)`; None for none. persistent_store: the same under another name.
-    conversation_tokens: how many tokens of past turns are kept; the oldest turns go first, whole. on_evict: told of the
-    messages that go. tokenizer: an exact counter; None estimates. recall: how facts are searched for a prompt.
-    remember, extractor, consolidator: see `memory_source`; remember_every: turns that are gathered for one call of the
-    extractor; extract_window: turns that it sees at most. keep_turns: keep each turn word for word in the store, so
-    that it is found after it has left the window; None does it where the store can say who said what.
+    `SqliteStore(path).memory.scoped(user=...)`; None for none. A memory without a scope has the facts of all users.
+    persistent_store: the same under another name. conversation_tokens: how many tokens of past turns are kept; the
+    oldest turns go first, whole. on_evict: told of the messages that go. tokenizer: an exact counter; None estimates.
+    recall: how facts are searched for a prompt. remember, extractor, consolidator: see `memory_source`; remember_every:
+    turns that are gathered for one call of the extractor; extract_window: turns that it sees at most. keep_turns: keep
+    each turn word for word in the store, so that it is found after it has left the window; None does it where the store
+    can say who said what.
 
     With `with_conversation` the history is in that store, and this has the facts alone. Raises ConfigError for values
     that cannot work.
@@ -147,15 +148,17 @@ class MemoryManager:
         """Return the facts that fit a question, best first."""
         if top_k <= 0:
             return []
-        found = self.store.search(query, k=top_k * 2)  # turns may stand between them
-        return then(found, lambda records: [record for record in records if record.kind != TURN][:top_k])
+        # A store with provenance may hold turns as well, and pieces of documents.
+        without: dict[str, Any] = {"without": (TURN, CHUNK)} if hasattr(self.store, "save_many") else {}
+        found: MaybeAwaitable[Sequence[MemoryRecord]] = cast("Any", self.store).search(query, k=top_k, **without)
+        return found
 
     def get_all_facts(self) -> MaybeAwaitable[Sequence[MemoryRecord]]:
         """Return every fact, oldest first. Raises StoreError for a store that cannot list."""
         everything = getattr(self.store, "all", None)
         if everything is None:
             raise StoreError(f"{type(self.store).__name__} cannot list what it holds: it has no all()")
-        return then(everything(), lambda records: [record for record in records if record.kind != TURN])
+        return then(everything(), lambda records: [item for item in records if item.kind not in (TURN, CHUNK)])
 
     def update_fact(self, fact_id: str, content: str) -> MaybeAwaitable[MemoryRecord | None]:
         """Put another text in place of a fact, and return its record; None where there is no such fact."""
@@ -201,7 +204,7 @@ def _filled(content: str) -> str:
 def _as_item(record: MemoryRecord) -> ContextItem:
     metadata = {"id": record.id, "origin": record.origin}
     return ContextItem(
-        content=record.text,
+        content=shown_line(record),
         source=SourceType.MEMORY,
         score=record.score or 0.0,
         priority=FACT_PRIORITY,

@@ -4,17 +4,20 @@ Laws: a decision is taken before anything is written, and is written with what i
 superseded stays in the history, and what is ignored is noted on the record that it repeats.
 """
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from sapwood.core.errors import ConfigError
-from sapwood.core.memory import MemoryRecord, Origin
+from sapwood.core.memory import UNTRUSTED, MemoryRecord, Origin
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
-from sapwood.core.words import words
+from sapwood.retrieval.alike import alike
+from sapwood.retrieval.terms import split_words
 
+_log = logging.getLogger(__name__)
 Op: TypeAlias = Literal["add", "update", "supersede", "ignore"]
 DECISION = "decision"
 """The key in `meta` under which a record says why it was written."""
@@ -30,7 +33,8 @@ _RUNS_NOTED = 20
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     """A fact that was found, and not yet kept.
 
-    importance: 0 to 1. valid_from, valid_to, expires_at: in milliseconds since 1970, UTC. origin: who said it.
+    importance: 0 to 1. valid_from, valid_to, expires_at: in milliseconds since 1970, UTC. origin: who said it, in these
+    words: a function or a model that read what the user said is "model"; of "tool" and "web" it is quarantined.
     derived_from: ids of the records that it was found in. quarantined: not recalled until a person confirms it.
     """
 
@@ -40,7 +44,7 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     valid_from: int | None = None
     valid_to: int | None = None
     expires_at: int | None = None
-    origin: Origin = "user"
+    origin: Origin = "model"
     derived_from: tuple[str, ...] = ()
     quarantined: bool = False
 
@@ -63,17 +67,28 @@ Consolidate: TypeAlias = Callable[[NewFact, Sequence[MemoryRecord]], MaybeAwaita
 
 
 def by_likeness(fact: NewFact, known: Sequence[MemoryRecord]) -> Decision:
-    """Ignore a fact whose words a known one has as well; add any other.
+    """Ignore a fact that a known one says as well; add any other.
+
+    The same words in another order, another number, a "not" or a sign (C and C++) make another fact.
 
     >>> by_likeness(NewFact(text="Likes green tea."), [MemoryRecord("1", "likes green tea", 0, "fact")]).op
     'ignore'
+    >>> by_likeness(NewFact(text="Bob manages Ann"), [MemoryRecord("1", "Ann manages Bob", 0, "fact")]).op
+    'add'
     """
-    own = set(words(fact.text))
+    own = dict.fromkeys(split_words(fact.text))
     for record in known:
-        other = set(words(record.text))
-        if record.kind == fact.kind and own and len(own & other) >= ALIKE * len(own | other):
-            return Decision("ignore", record.id, why="a known fact has the same words")
+        if record.kind != fact.kind or record.origin in UNTRUSTED or _signs(record.text) != _signs(fact.text):
+            continue
+        if own and alike(dict.fromkeys(split_words(record.text)), own, ALIKE):
+            return Decision("ignore", record.id, why="a known fact says the same")
     return Decision("add", why="nothing like it is known")
+
+
+def _signs(text: str) -> list[str]:
+    """Return the words that are more than letters: numbers with their signs, names with marks."""
+    found = (word.strip(".,;:!?\"'()") for word in text.casefold().split())
+    return [word for word in found if word and not word.replace("-", "").replace("'", "").isalpha()]
 
 
 def consolidated(
@@ -100,38 +115,36 @@ def consolidated(
     rich = cast("Any", store)
     if not hasattr(store, "save_many"):  # a plain store knows texts alone
         return (yield from _plainly(store, fact, decision, target, text, meta))
+    said = {
+        "origin": fact.origin,
+        "turn": run_id or None,
+        "importance": fact.importance,
+        "valid_from": fact.valid_from,
+        "valid_to": fact.valid_to,
+        "expires_at": fact.expires_at,
+        "quarantined": fact.quarantined,
+        "key": key,
+    }
     if target is None:
         kept = yield rich.save(
-            text,
-            kind=fact.kind,
-            meta=meta,
-            origin=fact.origin,
-            conversation=conversation,
-            turn=run_id or None,
-            importance=fact.importance,
-            valid_from=fact.valid_from,
-            valid_to=fact.valid_to,
-            expires_at=fact.expires_at,
-            derived_from=fact.derived_from,
-            quarantined=fact.quarantined,
-            key=key,
+            text, kind=fact.kind, meta=meta, conversation=conversation, derived_from=fact.derived_from, **said
         )
     elif decision.op == "ignore":
-        found_in: object = (target.meta or {}).get(SEEN_AGAIN)
-        runs = cast("list[str]", found_in) if isinstance(found_in, list) else []
-        again = [*runs, run_id][-_RUNS_NOTED:]
-        kept = (
-            target
-            if run_id in again[:-1]
-            else (yield rich.update(target.id, meta={**(target.meta or {}), SEEN_AGAIN: again}))
-        )
-    elif decision.op == "update":
-        kept = yield rich.update(target.id, text=text, meta={**(target.meta or {}), **meta})
-    else:
-        kept = yield rich.correct(
-            target.id, text, meta=meta, origin=fact.origin, turn=run_id or None, derived_from=fact.derived_from
-        )
+        kept = target
+        if not fact.quarantined and run_id not in (again := _runs(target)):
+            noted = {**(target.meta or {}), SEEN_AGAIN: [*again, run_id][-_RUNS_NOTED:]}
+            kept = yield rich.update(target.id, meta=noted)
+    elif decision.op == "update" and not fact.quarantined:
+        parents = tuple(dict.fromkeys((*target.derived_from, *fact.derived_from)))
+        kept = yield rich.update(target.id, text=text, meta={**(target.meta or {}), **meta}, derived_from=parents)
+    else:  # what waits for a person changes nothing that is known before it is confirmed
+        kept = yield rich.correct(target.id, text, meta=meta, derived_from=fact.derived_from, **said)
     return cast("MemoryRecord | None", kept)
+
+
+def _runs(record: MemoryRecord) -> list[str]:
+    found: object = (record.meta or {}).get(SEEN_AGAIN)
+    return cast("list[str]", found) if isinstance(found, list) else []
 
 
 def _plainly(
@@ -144,6 +157,9 @@ def _plainly(
 ) -> Generator[MaybeAwaitable[Any], Any, MemoryRecord | None]:
     if decision.op == "ignore":
         return target
+    if fact.quarantined:
+        _log.warning("a fact of a stranger's is not kept, as this store has no quarantine")
+        return None
     record = yield store.save(text, kind=fact.kind, meta=meta)
     if target is not None:  # kept first, so that nothing is lost where the store fails in between
         yield store.forget(target.id)

@@ -1,11 +1,13 @@
 """Learn: facts found in what was said, in batches, after the turn.
 
-Laws: bounded: so many turns wait at most, and the oldest are left out first; a batch that fails is tried again with the
-next one, and is given up after three times; what was found in a run is kept once, however often it is looked at.
+Laws: bounded: so many turns of a conversation wait at most, and the oldest are left out first; conversations are never
+mixed; a batch that fails is tried again with the next one, and is given up after three times; what was found in a run
+is kept once, however often it is looked at.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -21,15 +23,21 @@ from sapwood.memory.consolidate import Consolidate, NewFact, consolidated
 MOST_FACTS = 20
 """Facts of one batch that are kept; more is no memory but a transcript."""
 TRIES = 3
+MOST_CONVERSATIONS = 1_000
+"""Conversations with turns that wait; the one that began to wait first is left out for another."""
 
 
 class TurnText(NamedTuple):
-    """What was said in a turn: the user's words and the answer. records: where they are kept word for word, if so."""
+    """What was said in a turn: the user's words and the answer, which is empty where tools had a part in it.
+
+    records: where they are kept word for word, if so. conversation: the one that it belongs to.
+    """
 
     run_id: str
     text: str
     reply: str
     records: tuple[MemoryRecord, ...] = ()
+    conversation: str | None = None
 
 
 Extract: TypeAlias = Callable[[Sequence[TurnText]], MaybeAwaitable[Iterable[str | NewFact]]]
@@ -53,38 +61,40 @@ class Learning:
         self._consolidate = consolidate
         self._kind = kind
         self._every = every
-        # Its own methods are atomic, so that turns that overlap may share it.
-        self._waiting: deque[_Waiting] = deque(maxlen=max(every, window))
+        self._window = max(every, window)
+        # By conversation. Its own methods are atomic, so that turns that overlap may share it.
+        self._waiting: dict[str | None, deque[_Waiting]] = {}
 
     def after(self, said: TurnText) -> Callable[[], MaybeAwaitable[None]] | None:
-        """Take a turn in; return what is to be done in the background once enough are gathered, else None."""
-        self._waiting.append(_Waiting(said))
-        return self.learn if len(self._waiting) >= self._every else None
+        """Take a turn in; return what is to be done in the background once enough of its conversation are gathered."""
+        waiting = self._waiting.setdefault(said.conversation, deque(maxlen=self._window))
+        waiting.append(_Waiting(said))
+        while len(self._waiting) > MOST_CONVERSATIONS:
+            self._waiting.pop(next(iter(self._waiting)), None)
+        return partial(self.learn, said.conversation) if len(waiting) >= self._every else None
 
-    def learn(self) -> MaybeAwaitable[None]:
-        """Find and keep the facts of all that waits."""
-        return stepped(self._learn())
+    def learn(self, conversation: str | None = None) -> MaybeAwaitable[None]:
+        """Find and keep the facts of all that waits of a conversation."""
+        return stepped(self._learn(conversation))
 
-    def _learn(self) -> Generator[MaybeAwaitable[Any], Any, None]:
-        batch: list[_Waiting] = []
-        while self._waiting:
-            batch.append(self._waiting.popleft())
+    def _learn(self, conversation: str | None) -> Generator[MaybeAwaitable[Any], Any, None]:
+        batch = list(self._waiting.pop(conversation, ()))
         if not batch:
             return
         try:
             found = yield self._extract([item.said for item in batch])
             for number, fact in enumerate(self._facts(cast("object", found), batch)):
                 last = batch[-1].said
-                conversation = next((record.conversation for record in last.records), None)
                 key = f"{last.run_id}/fact/{number}" if last.run_id else None
                 yield from consolidated(
                     self._store, fact, self._consolidate, run_id=last.run_id, key=key, conversation=conversation
                 )
         except Exception:
+            waiting = self._waiting.setdefault(conversation, deque(maxlen=self._window))
             for item in reversed(batch):
                 item.tries += 1
-                if item.tries < TRIES and len(self._waiting) < (self._waiting.maxlen or 0):
-                    self._waiting.appendleft(item)
+                if item.tries < TRIES and len(waiting) < self._window:
+                    waiting.appendleft(item)
             raise
 
     def _facts(self, found: object, batch: Sequence[_Waiting]) -> list[NewFact]:

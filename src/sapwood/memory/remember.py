@@ -9,7 +9,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from sapwood.core.maybe import then
-from sapwood.core.memory import MemoryRecord
+from sapwood.core.memory import UNTRUSTED, MemoryRecord
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
 
@@ -32,7 +32,10 @@ async def remember_facts(store: MemoryStore, facts: Iterable[str], *, kind: str 
 def remembered(
     store: MemoryStore, facts: Iterable[str], *, kind: str, more: Mapping[str, Any] | None = None
 ) -> MaybeAwaitable[tuple[MemoryRecord, ...]]:
-    """Do the same; only a store that is async makes it something to await. more: what else `save` is told of each."""
+    """Do the same; only a store that is async makes it something to await.
+
+    more: what else `save` is told of each; a `key` among it gets the number of the fact at its end.
+    """
     known = more or {}
     texts = [text for fact in facts if (text := fact.strip())]
 
@@ -44,7 +47,8 @@ def remembered(
 
     def save_rest() -> MaybeAwaitable[tuple[MemoryRecord, ...]]:
         for text in texts[len(saved) :]:
-            record: MaybeAwaitable[MemoryRecord] = cast("Any", store).save(text, kind=kind, **known)
+            own = {**known, "key": f"{known['key']}/{len(saved)}"} if "key" in known else known
+            record: MaybeAwaitable[MemoryRecord] = cast("Any", store).save(text, kind=kind, **own)
             if isawaitable(record):
                 return then(record, save_more)
             saved.append(record)
@@ -61,7 +65,18 @@ def replaced(store: MemoryStore, id: str, text: str, *, kind: str = "fact") -> M
     """
     if hasattr(store, "correct"):
         rich: Any = store
-        return then(_newest(store, id), lambda newest: None if newest is None else rich.correct(newest.id, text))
+
+        def corrected(newest: MemoryRecord | None) -> MaybeAwaitable[MemoryRecord | None]:
+            if newest is None:
+                return None
+            # A model's words do not make a stranger's text trusted, and do not let it out of quarantine.
+            origin = newest.origin if newest.origin in UNTRUSTED else "model"
+            done: MaybeAwaitable[MemoryRecord | None] = rich.correct(
+                newest.id, text, origin=origin, quarantined=newest.quarantined
+            )
+            return done
+
+        return then(_newest(store, id), corrected)
 
     def forgotten(record: MemoryRecord) -> MaybeAwaitable[MemoryRecord | None]:
         return then(store.forget(id), partial(kept, record))

@@ -19,7 +19,7 @@ from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.memory.consolidate import Consolidate, by_likeness
 from sapwood.memory.learn import Extract, Learning, TurnText
-from sapwood.memory.recall import TURN, Recall, has_strangers, recalled, texts_of, without_block
+from sapwood.memory.recall import TURN, Recall, certainty, has_strangers, recalled, texts_of, without_block
 from sapwood.memory.remember import remembered
 
 Remember: TypeAlias = Callable[[Turn], MaybeAwaitable[Iterable[str] | None]]
@@ -29,10 +29,11 @@ Remember: TypeAlias = Callable[[Turn], MaybeAwaitable[Iterable[str] | None]]
 class MemorySourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a memory source recalls and what it keeps.
 
-    remember: facts of a turn; without it, and without `keep_turns` and `extract`, nothing is ever written. kind: of the
-    facts that are saved. placement: `turn` puts what was recalled beside the prompt, which keeps the provider's cache
-    warm; `system` into the system prompt. None takes the turn's: `turn` in an Agent, `system` in `run_agent` (guide D).
-    A block with text from a tool or from the web goes beside the prompt wherever the others go.
+    recall: None takes five records; of a store with provenance, none that covers too little of the prompt to be about
+    it (`certainty`). remember: facts of a turn; without it, and without `keep_turns` and `extract`, nothing is ever
+    written. kind: of the facts that are saved. placement: `turn` puts what was recalled beside the prompt, which keeps
+    the provider's cache warm; `system` into the system prompt. None takes the turn's: `turn` in an Agent, `system` in
+    `run_agent` (guide D). A block with text from a tool or from the web goes beside the prompt wherever others go.
 
     keep_turns: keep what was said, word for word, as records of the kind "turn"; needs a store with provenance, such as
     `SqliteStore(path).memory`. conversation: the id they belong to; None takes that of the stored conversation.
@@ -41,7 +42,7 @@ class MemorySourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     that are gathered for one call of `extract`. extract_window: turns that it sees at most.
     """
 
-    recall: RecallOptions = RecallOptions()
+    recall: RecallOptions | None = None
     remember: Remember | None = None
     kind: str = "fact"
     placement: Placement | None = None
@@ -70,6 +71,7 @@ class MemorySource(ContextSource):
                 f"{type(store).__name__} has save and no save_many"
             )
         self.waits = bool(getattr(store, "waits", False))
+        self._is_rich = hasattr(store, "save_many")
         self._store = store
         self._options = options
         self._saved_runs: dict[str, None] = {}
@@ -87,6 +89,7 @@ class MemorySource(ContextSource):
     def select(self, turn: Turn, room: int) -> MaybeAwaitable[Selection | None]:
         """Search with the user's words and return the hits as a block."""
         options = self._options
+        recall = options.recall or RecallOptions(min_score=certainty(turn.text) if self._is_rich else 0.0)
         # Turns that the history shows are not recalled; facts are short, and may well be repeated.
         known = texts_of(part.text for part in turn.messages) if options.keep_turns else ()
 
@@ -102,7 +105,7 @@ class MemorySource(ContextSource):
                 placement="turn" if has_strangers(found.records) else placement,
             )
 
-        hits = recalled(self._store, turn.text, options.recall, room=room, count=turn.count, known=known)
+        hits = recalled(self._store, turn.text, recall, room=room, count=turn.count, known=known)
         return then(hits, selection)
 
     def commit(self, turn: Turn) -> MaybeAwaitable[Saved | None]:
@@ -133,7 +136,7 @@ class MemorySource(ContextSource):
                 "key": f"{turn.run_id}/{speaker}" if turn.run_id else None,
             }
             for speaker, origin, whole in said
-            if (text := without_block(whole))
+            if (text := _cut(without_block(whole)))
         ]
         saved: MaybeAwaitable[Sequence[MemoryRecord]] = store.save_many(items)
         return saved
@@ -148,21 +151,29 @@ class MemorySource(ContextSource):
     ) -> MaybeAwaitable[Saved | None]:
         if isinstance(facts, str):
             facts = [facts]  # one fact, not its characters
-        self._note(turn.run_id)
-        later = None
-        if self._learning is not None:
-            said = TurnText(turn.run_id, without_block(turn.text), without_block(turn.reply), tuple(turns))
-            later = self._learning.after(said)
 
         def whole(records: Sequence[MemoryRecord]) -> Saved | None:
+            self._note(turn.run_id)
+            later = self._learning.after(self._said(turn, turns)) if self._learning is not None else None
             if not turns and not records and later is None:
                 return None
             return Saved(records=(*turns, *records), later=later)
 
         # A store with provenance is told which turn a fact is from.
-        of_turn = {"turn": turn.run_id, "conversation": self._conversation(turn)} if turn.run_id else {}
-        more = of_turn if hasattr(self._store, "save_many") else {}
+        more: dict[str, Any] = {}
+        if turn.run_id and self._is_rich:
+            more = {
+                "turn": turn.run_id,
+                "conversation": self._conversation(turn),
+                "key": f"{turn.run_id}/{self._options.kind}",
+            }
         return then(remembered(self._store, facts or (), kind=self._options.kind, more=more), whole)
+
+    def _said(self, turn: Turn, turns: Sequence[MemoryRecord]) -> TurnText:
+        # What a tool told is a stranger's, and the answer may repeat it: then the user's own words are learnt from.
+        reply = "" if _used_tools(turn) else without_block(turn.reply)
+        text = without_block(turn.text)
+        return TurnText(turn.run_id, text, reply, tuple(turns), self._conversation(turn))
 
     def _conversation(self, turn: Turn) -> str | None:
         return self._options.conversation or turn.conversation or None
@@ -173,6 +184,22 @@ class MemorySource(ContextSource):
             del self._saved_runs[next(iter(self._saved_runs))]
 
 
+def _used_tools(turn: Turn) -> bool:
+    for message in reversed(turn.messages):
+        if message.role in ("tool", "user"):
+            return message.role == "tool"
+    return False
+
+
+def _cut(text: str) -> str:
+    """Return a text that a store takes: of a very long one, its beginning and its end."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]}\n… {len(text) - LONGEST:,} characters are left out …\n{text[-LONGEST // 2 :]}"
+
+
+LONGEST = 100_000
+"""Characters of one side of a turn that are kept."""
 _RUNS_KEPT = 1_000
 
 
@@ -199,7 +226,7 @@ def memory_source(
     """
     if options is None:
         options = MemorySourceOptions(
-            recall=recall or RecallOptions(),
+            recall=recall,
             remember=remember,
             kind=kind,
             placement=placement,

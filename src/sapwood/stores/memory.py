@@ -12,7 +12,7 @@ import msgspec
 
 from sapwood.core import fault
 from sapwood.core.errors import ConfigError
-from sapwood.core.memory import MemoryRecord, MemoryScope, Origin
+from sapwood.core.memory import UNTRUSTED, MemoryRecord, MemoryScope, Origin
 from sapwood.core.require import require_mapping, require_text, shown
 from sapwood.core.scope import RetrievalScope
 from sapwood.stores import memory_rules as rules
@@ -24,9 +24,8 @@ from sapwood.stores.memory_index import BATCH, begin_anew, problems, terms_of
 from sapwood.stores.memory_rows import MemoryRow, MemoryRows
 from sapwood.stores.memory_values import Draft, NewMemory, Time, checked, drafted, from_body, in_ms, new_memory
 
-_CHANGEABLE = frozenset(
-    {"text", "meta", "kind", "title", "speaker", "importance", "valid_from", "valid_to", "expires_at", "origin"}
-)
+_TIMES = ("valid_from", "valid_to", "expires_at")
+_CHANGEABLE = frozenset({"text", "meta", "kind", "title", "speaker", "importance", "origin", "derived_from", *_TIMES})
 _PAGE = 500
 
 
@@ -163,14 +162,17 @@ class Memory:
     def update(self, id: str, **changes: Any) -> MemoryRecord | None:
         """Change a record in place, and what a search finds; None where there is none of that id.
 
-        changes: text, meta, kind, title, speaker, importance, valid_from, valid_to, expires_at, origin. Where another
+        changes: text, meta, kind, title, speaker, importance, valid_from, valid_to, expires_at, origin, derived_from.
+        Where another
         record says the same already, that one is returned and this one is gone. `correct` keeps what was said before.
         """
         if unknown := changes.keys() - _CHANGEABLE:
             raise ConfigError(f"{min(unknown)} of a record does not change; these do: {', '.join(sorted(_CHANGEABLE))}")
-        for name in ("valid_from", "valid_to", "expires_at"):
+        for name in _TIMES:
             if name in changes:
                 changes[name] = in_ms(name, changes[name])
+        if "derived_from" in changes:
+            changes["derived_from"] = _ids(changes["derived_from"])
         now = self._home.now()
         before = self._row(id)
         if before is None:
@@ -182,18 +184,21 @@ class Memory:
     def correct(self, id: str, text: str, **more: Any) -> MemoryRecord | None:
         """Save what is true instead; the old record leaves recall and stays in the history.
 
-        more: as of `save`; kind, meta, title and speaker are those of the old record where they are not given. The new
-        one belongs to the same user, agent, namespace and conversation. Returns None where there is none of that id.
+        more: as of `save`; kind, meta, title and speaker are those of the old record where they are not given, and so
+        are quarantine, and the origin of a tool's or the web's text. The new one belongs to the same user, agent,
+        namespace and conversation. Returns None where there is none of that id.
         """
         now = self._home.now()
         if given := more.keys() & {"supersedes", "conversation"}:
             raise ConfigError(f"a correction has the {given.pop()} of what it corrects")
-        new = new_memory({"text": text, **more, "derived_from": _ids(more.get("derived_from", ()))})
-        draft = drafted(new, self._scope, id=self._home.new_id(), now=now)
         before = self._row(id)
         if before is None:
             return None
         old = from_body(before.body)
+        # A stranger's text is corrected by a stranger, unless it is said who did: it stays quoted, and in quarantine.
+        inherited = {"origin": old.origin if old.origin in UNTRUSTED else "user", "quarantined": old.quarantined}
+        new = new_memory({"text": text, **inherited, **more, "derived_from": _ids(more.get("derived_from", ()))})
+        draft = drafted(new, self._scope, id=self._home.new_id(), now=now)
         likely = draft.record.replace(
             title=draft.record.title or old.title, speaker=draft.record.speaker or old.speaker
         )
@@ -225,18 +230,19 @@ class Memory:
         as_of: Time | None = None,
         with_superseded: bool = False,
         within: RetrievalScope | None = None,
+        without: Collection[str] = (),
     ) -> list[MemoryRecord]:
         """Return at most k records that score above min_score, from 0 to 1, best first, equal ones newest first.
 
         Without an embedder a record is found by its words alone; a blank query finds nothing. since, until: when it
         was said, the second left out. meta: these keys have these values. origins: who said it. as_of: what was true
         at a time, by valid_from and valid_to, corrected or not. with_superseded: what was corrected, too. within: only
-        in the namespaces that this allows, each as a path from the root.
+        in the namespaces that this allows, each as a path from the root. without: none of these kinds.
         """
         require_text("query", query)
         asked = Question(
             kind=kind, since=in_ms("since", since), until=in_ms("until", until), meta=meta, origins=origins,
-            as_of=in_ms("as_of", as_of), with_superseded=with_superseded, within=within,
+            as_of=in_ms("as_of", as_of), with_superseded=with_superseded, within=within, without=tuple(without),
         )  # fmt: skip
         scope = self._scope.narrowed(conversation=conversation)
         if k <= 0 or not query.strip():

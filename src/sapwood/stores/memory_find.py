@@ -31,6 +31,7 @@ class Question(NamedTuple):
     as_of: int | None = None
     with_superseded: bool = False
     within: RetrievalScope | None = None
+    without: Collection[str] = ()
 
     @property
     def reads_records(self) -> bool:
@@ -113,7 +114,9 @@ def _allowed(rows: MemoryRows, corpus: ScopeCorpus, asked: Question, now: int) -
         return None
 
     def is_allowed(traits: Traits) -> bool:
-        if traits.number in hidden or (asked.kind is not None and traits.kind != asked.kind):
+        if traits.number in hidden or traits.kind in asked.without:
+            return False
+        if asked.kind is not None and traits.kind != asked.kind:
             return False
         if asked.since is not None and traits.at < asked.since:
             return False

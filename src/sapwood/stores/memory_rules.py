@@ -252,6 +252,7 @@ def update(
             rows.spoke(row.space, record.speaker, 1)
         bare = msgspec.structs.replace(bare, speaker=speaker_number(record.speaker or ""))
     rows.put(index(rows, _with(bare, record), vectors))
+    rows.derive(record.derived_from, row.number)
     keep_vectors(rows, row.place or 0, kept)
     rows.scrub()
     return record
