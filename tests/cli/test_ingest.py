@@ -64,6 +64,18 @@ def test_a_dry_run_makes_no_file_and_json_is_for_programs(folder: Path) -> None:
     assert dry.stdout.splitlines()[-1].endswith("chunks would be written")
 
 
+def test_an_empty_file_is_told_and_is_no_failure(folder: Path) -> None:
+    (folder / "docs" / "new.txt").write_text("\n")
+    done = shell(folder, "docs", "--dry-run", "--glob", "*.txt")
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "? new.txt: it is empty",
+            "0 added, 0 changed, 0 removed, 0 unchanged, 0 failed, 1 empty; 0 chunks would be written",
+        ],
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

@@ -38,7 +38,7 @@ def test_bytes_become_text_and_guesses_are_noted(data: bytes, text: str, note: s
     assert decoded(data) == (text, note)
 
 
-@pytest.mark.parametrize("data", [b"\0", b"text\0text", bytes(range(256)), b"\x01\x02\x03", b"\x89PNG\r\n\x1a\n\0\0"])
+@pytest.mark.parametrize("data", [b"\0", b"text\0text", bytes(range(256)), b"\x01\x02\x03", b"\x89PNG\r\n\x1a\n\0\0", b"\xff\xfe\x00", b"\xff\xfe\0\0\x01\x02", b"\xef\xbb\xbf\xff \xff a", b"\x81\x8d\x90 a\n"])  # fmt: skip
 def test_what_is_not_text_is_told(data: bytes) -> None:
     with pytest.raises(UnreadableError, match="it is not text"):
         decoded(data)

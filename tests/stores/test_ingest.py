@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def told(report: IngestReport) -> dict[str, Any]:
-    found = {name: getattr(report, name) for name in ("added", "changed", "unchanged", "removed", "skipped")}
+    found = {name: getattr(report, name) for name in ("added", "changed", "unchanged", "removed", "skipped", "empty")}
     notes = {name: {note.path: note.reason for note in getattr(report, name)} for name in ("failed", "notes")}
     return {name: value for name, value in {**found, **notes}.items() if value}
 
@@ -80,6 +80,55 @@ def test_two_folders_do_not_take_each_others_documents(folder: Path, tmp_path: P
     assert len(DocumentIndex(memory).documents()) == 4
 
 
+def test_folders_with_files_of_the_same_name_keep_both_each_up_to_date_by_its_own(tmp_path: Path) -> None:
+    one, two, three = tmp_path / "one", tmp_path / "two", tmp_path / "deep" / "two"
+    for root in (one, two, three):
+        root.mkdir(parents=True)
+        (root / "readme.md").write_text(f"# Read\n\nBees of {root.parent.name} {root.name}.")
+    (one / "readme.md (two)").write_text("A file that is named so.")
+    with SqliteStore(tmp_path / "app.db") as store:
+        index = DocumentIndex(store.memory)
+        ingest(one, index, glob="*.md")
+        dry, done = ingest(two, index, dry_run=True), ingest(two, index)
+        assert dry == done
+        assert told(done) == {
+            "added": ("readme.md",),
+            "notes": {"readme.md": "its name belongs to what came from elsewhere; it is kept as readme.md (two)"},
+        }
+        ingest(three, index)
+        assert told(ingest(one, index)) == {
+            "added": ("readme.md (two)",),
+            "unchanged": ("readme.md",),
+            "notes": {
+                "readme.md (two)": "its name belongs to what came from elsewhere; it is kept as readme.md (two) (one)"
+            },
+        }
+        names = ["readme.md", "readme.md (two 2)", "readme.md (two) (one)", "readme.md (two)"]
+        assert [item.id for item in index.documents()] == sorted(names)
+        kept = store.memory.all()
+        for root in (one, two, three, one / "readme.md"):
+            assert {"unchanged"} == set(told(ingest(root, index)))
+        assert store.memory.all() == kept
+
+        (two / "readme.md").write_text("# Read\n\nWasps now.")
+        assert told(ingest(two, index)) == {"changed": ("readme.md",)}
+        (one / "readme.md").unlink()
+        assert told(ingest(one, index))["removed"] == ("readme.md",)
+        assert [item.id for item in index.documents()] == sorted(names[1:])
+        assert index.retrieve("wasps", top_k=1)[0].metadata["document"] == "readme.md (two)"
+        assert told(ingest(two, index)) == {"unchanged": ("readme.md",)}
+
+
+def test_what_was_added_by_hand_is_no_folders(folder: Path) -> None:
+    index = DocumentIndex(create_memory_store())
+    index.add([{"id": "bees.md", "text": "By hand."}])
+    assert ingest(folder, index, glob="*.md").added == ("bees.md",)
+    ingest(folder, index, namespace="/x", glob="*.md")
+    (folder / "bees.md").unlink()
+    assert told(ingest(folder, index, glob="*.md")) == {"removed": ("bees.md",)}
+    assert [item.id for item in index.documents()] == ["bees.md", "x/bees.md"]
+
+
 def test_one_file_is_read_alone_and_removes_nothing(folder: Path) -> None:
     memory = create_memory_store()
     ingest(folder, memory)
@@ -127,9 +176,9 @@ def test_what_cannot_be_read_is_told_and_ends_nothing(folder: Path) -> None:
     assert told(report) == {
         "added": ("bees.md", "hive.py", "old.txt", "word.txt", "law/page.html", "law/tax/form.pdf"),
         "skipped": ("photo.jpg",),
+        "empty": ("b.md",),
         "failed": {
             "a.txt": "it is not text",
-            "b.md": "it is empty",
             "broken.pdf": "it is no PDF that can be read (PdfStreamError)",
             "huge.txt": "it has 5,001 bytes; max_bytes is 5,000",
             "locked.pdf": "it is encrypted, and its password is not known",
@@ -140,6 +189,29 @@ def test_what_cannot_be_read_is_told_and_ends_nothing(folder: Path) -> None:
     assert "bees.md" in told(ingest(folder, memory))["failed"]
     assert DocumentIndex(memory).retrieve("lavender", top_k=1)[0].metadata["path"] == "bees.md"
     assert told(ingest(folder / "photo.jpg", memory)) == {"failed": {"photo.jpg": "it is not text"}}
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\xef\xbb\xbf", b"\xff\xfe"])
+def test_an_empty_file_is_no_failure_and_leaves_nothing_behind(folder: Path, data: bytes) -> None:
+    (folder / "new.txt").write_bytes(data)
+    memory = create_memory_store()
+    report = ingest(folder, memory)
+    assert (report.empty, report.failed, len(report.added)) == (("new.txt",), (), 4)
+    (folder / "bees.md").write_bytes(data)
+    now_empty = {
+        "unchanged": ("hive.py", "law/page.html", "law/tax/form.pdf"),
+        "removed": ("bees.md",),
+        "empty": ("bees.md", "new.txt"),
+    }
+    assert told(ingest(folder, memory, dry_run=True)) == told(ingest(folder, memory)) == now_empty
+    assert DocumentIndex(memory).retrieve("lavender") == []
+
+
+def test_a_file_of_no_characters_is_no_document(folder: Path) -> None:
+    (folder / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    memory = create_memory_store()
+    assert told(ingest(folder, memory))["failed"] == {"bad.txt": "it is not text"}
+    assert not [record for record in memory.all() if "\ufffd" in record.text]
 
 
 def test_a_pdf_without_its_library_and_a_chunk_that_no_store_takes_are_told(

@@ -137,6 +137,15 @@ def test_meaning_finds_what_shares_no_word() -> None:
     assert letters.asked == ["bbb", "ccc", "zzz", "cc"]
 
 
+def test_meaning_finds_a_document_that_is_alone() -> None:
+    one = DenseRetriever([Document("b", "bbb", namespace="/b")], embedder=Letters())
+    assert [(item.content, item.score) for item in one.retrieve("bb")] == [("bbb", 1.0)]
+    assert one.retrieve("cc") == []
+    one.add([Document("c", "bcc", namespace="/c")])
+    found = one.retrieve("bbb", scope=RetrievalScope(include=("/c",)))
+    assert [(item.content, item.score) for item in found] == [("bcc", 1.0)]
+
+
 def test_a_vector_of_another_embedder_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a vector of \(2,\) numbers, the documents have vectors of 3"):
         DenseRetriever(["b"], embedder=Letters()).retrieve(QueryBundle("b", embedding=[1, 2]))
@@ -147,6 +156,32 @@ def test_words_and_meaning_together() -> None:
     assert shown(retriever.retrieve("honey bb"))[0] == "bbb honey"
     assert shown(retriever.retrieve("honey cc"))[0] == "ccc honey"
     assert retriever.retrieve("honey bb")[0].score <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("embedding", "first", "embeds"),
+    [
+        ([0, 1, 0], "ccc honey", False),
+        ((0.0, 0.0, 9.0), "zzz honey", False),
+        (None, "bbb honey", True),
+        ([0, 1], "bbb honey", True),
+        ([0, float("nan"), 0], "bbb honey", True),
+    ],
+)
+def test_a_question_that_brings_its_vector_is_not_embedded_where_it_fits(
+    embedding: Any, first: str, embeds: bool
+) -> None:
+    letters = Letters()
+    retriever = HybridRetriever(["bbb honey", "ccc honey", "zzz honey"], vectors=letters)
+    letters.asked.clear()
+    assert shown(retriever.retrieve(QueryBundle("honey of b", embedding=embedding)))[0] == first
+    assert bool(letters.asked) is embeds
+    assert shown(retriever.retrieve("honey of zz"))[0] == "zzz honey"
+
+
+def test_a_question_that_brings_its_vector_to_words_alone_is_asked_in_words() -> None:
+    retriever = HybridRetriever(["bbb honey", "ccc wax"], vectors=False)
+    assert shown(retriever.retrieve(QueryBundle("honey", embedding=[0, 1, 0])))[0] == "bbb honey"
 
 
 def test_vectors_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,11 +204,37 @@ def test_vectors_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         (lambda: SparseRetriever(["x"]).retrieve(3), "a question is a text or a QueryBundle, not 3"),
         (lambda: SparseRetriever(["x"]).retrieve("x", 0), "top_k must be at least 1, not 0"),
         (lambda: HybridRetriever(["x"], vectors=3), "vectors must be"),
+        (lambda: SparseRetriever([{"id": "a", "text": "x", "metadata": {"y": object()}}]), "what JSON cannot carry"),
     ],
 )
 def test_what_cannot_be_is_told_at_once(make: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make()
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize("make", [SparseRetriever, HybridRetriever, lambda given: DenseRetriever(given, embedder=Letters())])  # fmt: skip
+@pytest.mark.parametrize(
+    "document",
+    [
+        f"Bees {HALF}",
+        {"id": HALF, "text": "x"},
+        {"id": "a", "text": "x", "title": HALF},
+        {"id": "a", "text": "x", "namespace": HALF},
+        {"id": "a", "text": "x", "metadata": {"by": [HALF]}},
+    ],
+)
+def test_half_a_character_is_told_and_nothing_is_added(make: Any, document: Any) -> None:
+    retriever = make(["Bees hum."])
+    with pytest.raises(ConfigError, match=r"\\ud800"):
+        retriever.add(["Wasps sting.", document])
+    assert len(retriever) == 1
+    with pytest.raises(ConfigError, match=r"a question holds half a character \(a lone surrogate, '\\ud800' at 5\)"):
+        retriever.retrieve(f"bees {HALF}")
+    assert shown(retriever.retrieve("bees")) == ["Bees hum."]
+    assert not retriever.remove(HALF)
 
 
 def test_a_text_as_a_document_is_named_by_what_it_says() -> None:

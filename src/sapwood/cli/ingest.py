@@ -1,7 +1,7 @@
 """`sapwood ingest`: bring the documents of a file or a folder into a store, or up to date.
 
 Laws: what is printed is what was done, or with --dry-run what would be; a file that failed is named with the reason,
-and the exit code is then 1; a dry run makes no file.
+and the exit code is then 1; an empty file is no failure; a dry run makes no file.
 """
 
 import argparse
@@ -60,9 +60,11 @@ def lines_of(report: IngestReport, *, dry_run: bool) -> Iterator[str]:
     for name, mark in _MARKS:
         yield from _short([f"{mark} {_line(path)}" for path in getattr(report, name)])
     yield from _short([f"? {_line(note.path)}: {note.reason}" for note in report.notes])
+    yield from _short([f"? {_line(path)}: it is empty" for path in report.empty])
     yield from (f"! {_line(note.path)}: {note.reason}" for note in report.failed)
     counts = ", ".join(f"{len(getattr(report, name))} {name}" for name in ("added", "changed", "removed", "unchanged"))
     more = f", {len(report.skipped)} skipped (no text)" if report.skipped else ""
+    more += f", {len(report.empty)} empty" if report.empty else ""
     written = "would be written" if dry_run else "written"
     yield f"{counts}, {len(report.failed)} failed{more}; {report.chunks} chunks {written}"
 

@@ -73,7 +73,9 @@ class DenseChunks:
                 if 0 <= place[1] < len(self._texts.get(document, ())):
                     lent[place] = lent.get(place, 0.0) + score * NEIGHBOUR_SHARE ** abs(away)
         most = max(lent.values(), default=0.0)
-        return {place: score * best[0][1] / most for place, score in lent.items()} if most else {}
+        if not most:  # scores are scaled to the others, and of one alone, or of equals, none is better
+            return dict.fromkeys(found, 1.0)
+        return {place: score * best[0][1] / most for place, score in lent.items()}
 
     def _distinct(self, ranked: Iterable[tuple[Place, float]], top_k: int) -> list[tuple[Place, float]]:
         kept: list[tuple[Place, float]] = []

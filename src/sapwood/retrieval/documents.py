@@ -50,11 +50,25 @@ class Document(Data, frozen=True, tag="document"):
             value: Any = getattr(self, name)
             if not isinstance(value, str):
                 raise ConfigError(f"{name} of a document is a text, not {shown(value)}")
+            _require_whole(f"{name} of a document", value)
         if not self.id:
             raise ConfigError("a document needs an id, such as the path of its file")
         if self.kind not in CHUNKERS:
             raise ConfigError(f"kind of a document is one of {', '.join(CHUNKERS)}, not {shown(self.kind)}")
+        try:
+            msgspec.json.encode(self.metadata)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ConfigError(f"metadata of document {shown(self.id)} holds what JSON cannot carry: {error}") from None
         msgspec.structs.force_setattr(self, "namespace", as_path(self.namespace))  # it was only just made
+
+
+def _require_whole(name: str, text: str) -> None:
+    """Raise ConfigError for a text with half a character, which has no bytes in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"half a character (a lone surrogate, {text[error.start]!r} at {error.start})"
+        raise ConfigError(f"{name} holds {half}; text.encode('utf-8', 'replace').decode() replaces it") from None
 
 
 def as_document(given: object) -> Document:
@@ -89,5 +103,6 @@ def check_question(query: object, top_k: object) -> None:
     """Raise ConfigError for what is no question, or no number of hits."""
     if not isinstance(query, str):
         raise ConfigError(f"a question is a text or a QueryBundle, not {shown(query)}")
+    _require_whole("a question", query)
     if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
         raise ConfigError(f"top_k must be at least 1, not {shown(top_k)}")

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from sapwood.core.render_result import clean
 from sapwood.retrieval.chunk import Chunk
 from sapwood.retrieval.documents import DocumentKind
 from sapwood.retrieval.html_text import html_to_markdown
@@ -37,6 +38,8 @@ _MARKS = (
 )
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
 _FIRST_HEADING = re.compile(r"^#[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_UNREADABLE = re.compile("[\ufffd\x80-\x84\x86-\x9f]")
+"""What stands for bytes that are no characters of the encoding they were read in."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -126,7 +129,9 @@ def _shown(declared: str | None) -> str:
 
 def _checked(text: str) -> str:
     controls = len(_CONTROLS.findall(text))
-    if "\0" in text or controls * 20 > len(text):
+    unreadable = len(_UNREADABLE.findall(text))
+    is_noise = unreadable and unreadable * 2 > sum(map(len, text.split()))
+    if "\0" in text or controls * 20 > len(text) or is_noise:
         raise UnreadableError("it is not text")
     return text
 
@@ -171,5 +176,5 @@ def _pdf(name: PurePosixPath, data: bytes) -> ReadDocument:
     starts: list[int] = []
     for page in pages:
         starts.append(len(text))
-        text += f"{_CONTROLS.sub(' ', page).strip()}\n\n"
-    return ReadDocument(text, "text", " ".join(title.split()) or name.stem, "", tuple(starts))
+        text += f"{_CONTROLS.sub(' ', clean(page)).strip()}\n\n"
+    return ReadDocument(text, "text", " ".join(clean(title).split()) or name.stem, "", tuple(starts))

@@ -1,12 +1,13 @@
 """ingest: a file or a folder into a memory, and again when it has changed.
 
-Laws: what has not changed is not touched; what is gone from the folder is gone from the store; a file that cannot be
-read is reported with the reason, keeps what was known of it, and never ends the rest; nothing outside of
-the folder is read.
+Laws: what has not changed is not touched; what is gone from the folder is gone from the store; a document belongs to
+the folder that brought it, and no other folder replaces or removes it; a file that cannot be read is reported with the
+reason, keeps what was known of it, and never ends the rest; nothing outside of the folder is read.
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -37,7 +38,9 @@ class IngestReport(Data, frozen=True, tag="ingest_report"):
 
     unchanged: was in the store and was not touched. removed: is gone from the folder, and now from the store. failed:
     could not be read; what the store knew of it is kept. skipped: files that are no text and do not pretend to be.
-    notes: what was guessed in reading, such as an encoding. chunks: that were written.
+    empty: files with nothing to be found; what the store knew of such a one is removed, and it is told there, too.
+    notes: what was guessed in reading, such as an encoding, and by what name a document is kept whose own belongs to
+    another folder. chunks: that were written.
     """
 
     type: ClassVar[Literal["ingest_report"]] = "ingest_report"
@@ -49,6 +52,7 @@ class IngestReport(Data, frozen=True, tag="ingest_report"):
     skipped: tuple[str, ...] = ()
     notes: tuple[FileNote, ...] = ()
     chunks: int = 0
+    empty: tuple[str, ...] = ()
 
 
 def ingest(
@@ -64,9 +68,10 @@ def ingest(
     """Bring the documents of a file or a folder into a memory, and return what was done.
 
     Text, Markdown, HTML, code and, with the extra `documents`, PDF. Run it again after changes: only those are read
-    into the store. namespace: where they lie; folders below add theirs. glob: patterns of names, or of paths from the
-    folder, of which one must fit. ignore: patterns that leave files and folders out; hidden ones and links always are.
-    max_bytes: of a file. dry_run: only report. To choose sizes of chunks, hand in a DocumentIndex.
+    into the store. What another folder brought is left alone. namespace: where they lie; folders below add theirs.
+    glob: patterns of names, or of paths from the folder, of which one must fit. ignore: patterns that leave files and
+    folders out; hidden ones and links always are. max_bytes: of a file. dry_run: only report. To choose sizes of
+    chunks, hand in a DocumentIndex.
 
     Raises ConfigError where there is no such file or folder.
 
@@ -111,11 +116,14 @@ class _Ingestion:
         self._ignore = ignore
         self._max_bytes = max_bytes
         self._dry_run = dry_run
-        # Tells documents of this folder from others of the same namespace, and gives no path of the machine away.
-        self._origin = hashlib.sha256(str(self._root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._known = {item.id: item for item in index.documents()}
+        # Tells what this folder brought into this namespace from all else, and gives no path of the machine away.
+        origin = f"{self._root}\0{namespace}".encode("utf-8", "surrogatepass")
+        self._origin = hashlib.sha256(origin).hexdigest()[:16]
+        stored = index.documents()
+        self._ids = {item.id for item in stored}
+        self._known = {str(item.meta.get("path")): item for item in stored if item.meta.get("folder") == self._origin}
         self._done: dict[str, list[str]] = {
-            name: [] for name in ("added", "changed", "unchanged", "removed", "skipped")
+            name: [] for name in ("added", "changed", "unchanged", "removed", "skipped", "empty")
         }
         self._failed: list[FileNote] = []
         self._notes: list[FileNote] = []
@@ -158,8 +166,10 @@ class _Ingestion:
 
     def _keep(self, path: str, found: ReadDocument) -> None:
         folder = path.rpartition("/")[0]
+        known = self._known.get(path)
+        id = self._free_id(path) if known is None else known.id
         document = Document(
-            self._id(path),
+            id,
             found.text,
             found.title,
             found.kind,
@@ -168,33 +178,41 @@ class _Ingestion:
         )
         if found.note:
             self._notes.append(FileNote(path, found.note))
-        known = self._known.get(document.id)
         if known is not None and known.digest == self._index.digest_of(document):
             self._done["unchanged"].append(path)
             return
         chunks = found.with_pages(self._index.chunks_of(document))
         if not chunks:
-            raise UnreadableError("it is empty")
+            self._done["empty"].append(path)
+            if known is not None:
+                self._remove(path, known)
+            return
         if not self._dry_run:
             self._index.replace(document, chunks)
+        if known is None and id != self._plain_id(path):
+            self._notes.append(FileNote(path, f"its name belongs to what came from elsewhere; it is kept as {id}"))
+        self._ids.add(id)
         self._done["added" if known is None else "changed"].append(path)
         self._chunks += len(chunks)
 
-    def _id(self, path: str) -> str:
+    def _plain_id(self, path: str) -> str:
         return f"{self._namespace}/{path}".lstrip("/")
 
-    def _remove_all_but(self, present: set[str], unread: Sequence[str]) -> None:
-        for item in self._known.values():
-            path = str(item.meta.get("path", ""))
-            if self._is_ours(item) and path not in present and not _is_below(path, unread):
-                if not self._dry_run:
-                    self._index.remove(item.id)
-                self._done["removed"].append(path)
+    def _free_id(self, path: str) -> str:
+        """Return the name of a document that is new: its path, with the name of its folder where that is taken."""
+        plain, folder = self._plain_id(path), _printable(self._root.name) or "/"
+        others = (f"{plain} ({folder} {number})" for number in count(2))
+        return next(id for id in chain((plain, f"{plain} ({folder})"), others) if id not in self._ids)
 
-    def _is_ours(self, item: StoredDocument) -> bool:
-        """Tell whether a document is of this folder and was put into this namespace."""
-        path = str(item.meta.get("path", ""))
-        return item.meta.get("folder") == self._origin and item.id == self._id(path)
+    def _remove_all_but(self, present: set[str], unread: Sequence[str]) -> None:
+        for path, item in self._known.items():
+            if path not in present and not _is_below(path, unread):
+                self._remove(path, item)
+
+    def _remove(self, path: str, item: StoredDocument) -> None:
+        if not self._dry_run:
+            self._index.remove(item.id)
+        self._done["removed"].append(path)
 
 
 _NO_TEXT = "it is not text"

@@ -5,7 +5,11 @@ a chunk, an exact part of its document; whatever is asked, what lies outside of 
 searched as a memory is, so that what is found here is found in a store as well.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 from sapwood.core.context_item import ContextItem, QueryBundle
 from sapwood.core.estimate import estimate_tokens
@@ -129,7 +133,8 @@ class HybridRetriever(ChunkRetriever):
     """Documents found by their words and by their meaning, both at once; the one to begin with.
 
     vectors: `"auto"` takes those of the extra `vectors` where it is installed, and words alone where it is not; True
-    insists on them; or an embedder of your own. The other options are those of SparseRetriever.
+    insists on them; or an embedder of your own. The embedding of a QueryBundle is used where it has one that is as
+    wide as those of the documents. The other options are those of SparseRetriever.
 
     >>> retriever = HybridRetriever(["Bees like lavender."], vectors=False)
     >>> [item.content for item in retriever.retrieve("lavender", top_k=1)]
@@ -146,7 +151,53 @@ class HybridRetriever(ChunkRetriever):
         count: Callable[[str], int] = estimate_tokens,
         chunker: Chunker | None = None,
     ) -> None:
-        super().__init__(documents, embedder_for(vectors), size=size, overlap=overlap, count=count, chunker=chunker)
+        embedder = embedder_for(vectors)
+        self._asked = None if embedder is None else _AskedVector(embedder)
+        super().__init__(documents, self._asked, size=size, overlap=overlap, count=count, chunker=chunker)
+
+    def retrieve(self, query: str, top_k: int = TOP_K, scope: RetrievalScope | None = None) -> list[ContextItem]:
+        """Return the best chunks, best first, as the other retrievers do."""
+        vector = query.embedding if isinstance(query, QueryBundle) else None
+        if self._asked is None or vector is None:
+            return super().retrieve(query, top_k, scope)
+        with self._asked.given(vector):
+            return super().retrieve(query, top_k, scope)
+
+
+_GIVEN: ContextVar[Sequence[float] | None] = ContextVar("given", default=None)
+"""The vector that the question of this thread or task has brought."""
+
+
+class _AskedVector:
+    """An embedder that, while a question is asked that brings its vector, gives that one for the question.
+
+    A search embeds nothing but its question, and each thread and task has a question of its own.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._width: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._embedder.name
+
+    @contextmanager
+    def given(self, vector: Sequence[float]) -> Generator[None, None, None]:
+        token = _GIVEN.set(vector)
+        try:
+            yield
+        finally:
+            _GIVEN.reset(token)
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        given = _GIVEN.get()
+        if given is not None and len(given) == self._width and all(map(math.isfinite, given)):
+            return [given] * len(texts)
+        rows: Any = self._embedder.embed(texts)
+        if len(rows):
+            self._width = len(rows[0])
+        return rows
 
 
 class DenseRetriever(ChunkRetriever):
