@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from sapwood.memory import languages
 from sapwood.memory.corpus import HAS_TIME, IS_QUESTION
 from sapwood.memory.list_corpus import ListCorpus
+from sapwood.memory.question import asked
 from sapwood.memory.search import search
 from sapwood.memory.text import indexed, rules, terms_of
-from sapwood.memory.words import is_unspaced, names_of_code, pairs, unaccented, words
+from sapwood.memory.words import is_unspaced, joined_numbers, names_of_code, pairs, symbols, unaccented, words
 
 NOISE = (
     "The weather was fine all day",
@@ -63,8 +64,37 @@ INFLECTED = {
     "English in capitals": ("Prefers METRIC units", "Metric Unit?"),
     "a name of code": ("The bug is in createInvoice", "createinvoice"),
     "a number of a ticket": ("See ticket ERR-1234 for that", "err-1234"),
+    "an emoji": ("🎉 party on Sunday", "🎉"),
+    "an emoji of another tone": ("Great 👍🏽 work", "👍"),
+    "an emoji of several": ("She is a 👩‍💻", "💻"),
+    "a flag": ("He moved to 🇳🇴 in May", "🇳🇴"),
+    "a sign of money": ("It is 5 € each", "€"),
+    "a telephone number in groups": ("Call +49 170 1234567 at noon", "+491701234567"),
+    "a telephone number in other groups": ("Call 0170-123-4567 at noon", "01701234567"),
+    "a telephone number without groups": ("Call +491701234567 at noon", "+49 170 1234567"),
     "a camelCase name by its words": ("The bug is in createInvoice", "invoices"),
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    {
+        "2023-05-08 and 8/5/2023": [],
+        "12 34": [],
+        "1234567": [],
+        "5 x 7 7 7 7 7 7a": [],
+        "(0170) 123 45 67": ["01701234567"],
+        " ".join(["123"] * 2_000): [],
+    }.items(),
+)
+def test_only_groups_of_digits_like_telephone_numbers_are_joined(text: str, found: list[str]) -> None:
+    assert joined_numbers(text) == found
+
+
+def test_a_text_without_signs_has_the_terms_of_its_words_alone() -> None:
+    assert symbols("naïve → 喜欢, ≤ 5") == []
+    assert symbols("👩\u200d💻\ufe0f 🇳🇴🇸🇪 🎉🎉") == ["👩", "💻", "🇳🇴", "🇸🇪", "🎉"]
+    assert [word.shown for word in asked("the 🎉", now=0, speakers={}, has=lambda _: False).words][-1] == "🎉"
 
 
 def corpus_of(*texts: str) -> ListCorpus:
@@ -119,7 +149,7 @@ def test_each_named_language_has_rules() -> None:
 
 
 def test_the_rules_name_their_version() -> None:
-    assert rules().split("/")[:2] == ["1", "snowball"]
+    assert rules().split("/")[:2] == ["2", "snowball"]
 
 
 def test_an_english_text_needs_no_other_language() -> None:

@@ -12,7 +12,7 @@ import msgspec
 from sapwood.memory import languages
 from sapwood.memory.text import marker, plain_term
 from sapwood.memory.times import Span, asks_when, spans_of
-from sapwood.memory.words import is_unspaced, names_of_code, pairs, unaccented, words
+from sapwood.memory.words import is_unspaced, joined_numbers, names_of_code, pairs, symbols, unaccented, words
 
 _CAPITAL = re.compile(r"\b[^\W\d_a-z][\w']*")
 LONGEST = 3_000
@@ -82,6 +82,8 @@ def asked(text: str, *, now: int, speakers: Mapping[str, int], has: Callable[[st
     for name in names_of_code(text):
         if (term := plain_term(name)) not in known:
             made[((term, 1.0),)] = Word(name, ((term, 1.0),), share=_BONUS)
+    for sign in (*symbols(text), *joined_numbers(text))[:MOST_WORDS]:
+        made.setdefault(((sign, 1.0),), Word(sign, ((sign, 1.0),), share=_BONUS))
     return Question(tuple(made.values()), numbers, asks_when(text), spans_of(text, now), _without(text, named))
 
 

@@ -13,10 +13,10 @@ import msgspec
 from sapwood.memory import languages
 from sapwood.memory.corpus import HAS_TIME, IS_QUESTION
 from sapwood.memory.times import names_a_time
-from sapwood.memory.words import is_unspaced, names_of_code, pairs, unaccented, words
+from sapwood.memory.words import is_unspaced, joined_numbers, names_of_code, pairs, symbols, unaccented, words
 from sapwood.retrieval.stemmer import english_stem
 
-RULES = 1
+RULES = 2
 _QUESTION_ENDS = ("?", "？", "؟", ";")
 _CLOSING = " \t\n\"'”’»)*_.!"
 _SPOKEN = re.compile(r"\s*([^:\n]{1,40}):\s")
@@ -80,6 +80,8 @@ def terms_of(text: str) -> tuple[dict[str, int], int]:
             counts[term] = counts.get(term, 0) + 1
     for name in names_of_code(text):
         counts.setdefault(plain_term(name), 1)
+    for sign in (*symbols(text), *joined_numbers(text)):
+        counts.setdefault(sign, 1)
     for language in spoken:
         counts[marker(language)] = 1
     return counts, length
@@ -102,7 +104,7 @@ def marker(language: str) -> str:
 def rules() -> str:
     """Return what stands for the rules of this index: where it has changed, a store makes its index anew.
 
-    >>> rules().startswith("1/")
+    >>> rules().startswith("2/")
     True
     """
     return f"{RULES}/{languages.rules()}"

@@ -31,6 +31,16 @@ _LETTERS = str.maketrans(
 )
 
 
+# Pictures, faces, flags and dingbats, without what only varies the one before: tones of skin, variants, joiners.
+_SYMBOL = re.compile(
+    "[\U0001f1e6-\U0001f1ff]{2}|[\u00a2-\u00a5\u20a0-\u20cf\u231a-\u23ff\u25a0-\u27bf\u2b00-\u2bff"
+    "\U0001f004-\U0001f0ff\U0001f170-\U0001f19a\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_NUMBERS = re.compile(r"(?<![\w.,])\d+(?:[ \u00a0\u202f()/-]{1,3}\d+)+(?!\w)")
+_DATE = re.compile(r"\d{4}[-/]\d\d?[-/]\d\d?|\d\d?[-/]\d\d?[-/]\d{4}")
+_LEAST_DIGITS, _MOST_DIGITS = 7, 20
+
+
 def words(text: str) -> list[str]:
     """Return the words of a text in their order, lower-case; a run of a script without blanks is one word.
 
@@ -39,6 +49,26 @@ def words(text: str) -> list[str]:
     """
     written = unicodedata.normalize("NFKC", text).replace("\u2019", "'")
     return _WORD.findall(_CAMEL.sub(" ", _ELISION.sub(" ", written)).casefold())
+
+
+def symbols(text: str) -> list[str]:
+    """Return the emoji and signs of a text, each once: a flag is one, of several joined ones each is one.
+
+    >>> symbols("🎉 party 🎉 👍🏽 🇳🇴 5 €")
+    ['🎉', '👍', '🇳🇴', '€']
+    """
+    return [] if text.isascii() else list(dict.fromkeys(_SYMBOL.findall(text)))
+
+
+def joined_numbers(text: str) -> list[str]:
+    """Return what is written as telephone numbers are, in groups of digits, as one run of digits, each once.
+
+    >>> joined_numbers("+49 170 1234567, since 2023-05-08")
+    ['491701234567']
+    """
+    found = (group for group in _NUMBERS.findall(text) if not _DATE.fullmatch(group))
+    joined = ("".join(letter for letter in group if letter.isdecimal()) for group in found)
+    return list(dict.fromkeys(digits for digits in joined if _LEAST_DIGITS <= len(digits) <= _MOST_DIGITS))
 
 
 def is_unspaced(word: str) -> bool:

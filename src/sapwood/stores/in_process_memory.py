@@ -3,6 +3,7 @@
 Law: what is kept is JSON and plain numbers, so that nothing works here that would not survive a file.
 """
 
+import heapq
 import threading
 from array import array
 from bisect import bisect_left, insort
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sapwood.core.memory import MemoryScope
+from sapwood.core.memory import MemoryScope, Origin
 from sapwood.memory.corpus import Traits
 from sapwood.stores.memory_rows import (
     ConversationRow,
@@ -21,6 +22,7 @@ from sapwood.stores.memory_rows import (
     Model,
     Place,
     SpaceRow,
+    State,
     Tally,
     VectorRow,
     speaker_number,
@@ -229,7 +231,7 @@ class InProcessRows(InProcessIndex):
         self._of_user: dict[str, list[int]] = {}
         self._conversations: dict[int, ConversationRow] = {}
         self._ids: dict[str, list[int]] = {}
-        self._keys: dict[tuple[int, str], int] = {}
+        self._keys: dict[tuple[int, int, str], int] = {}
         self._digests: dict[tuple[int, bytes], list[int]] = {}
         self._children: dict[str, list[int]] = {}
         self._parents: dict[int, tuple[str, ...]] = {}
@@ -351,7 +353,7 @@ class InProcessRows(InProcessIndex):
             self._digests.setdefault((row.space, row.digest), []).append(row.number)
             self._digests[row.space, row.digest].sort()
         if row.key is not None:
-            self._keys[row.space, row.key] = row.number
+            self._keys[row.space, row.conversation, row.key] = row.number
         self._by_number[row.number] = row
         limited = self._spaces[row.space].limited
         if row.expires_at is None and row.valid_from is None and row.valid_to is None:
@@ -375,7 +377,7 @@ class InProcessRows(InProcessIndex):
         if not self._ids[row.id]:
             del self._ids[row.id]
         if row.key is not None:
-            self._keys.pop((row.space, row.key), None)
+            self._keys.pop((row.space, row.conversation, row.key), None)
         if row.digest:
             self._without_digest(row)
         self.derive((), row.number)
@@ -390,9 +392,9 @@ class InProcessRows(InProcessIndex):
         """Return the records of an id."""
         return [self._by_number[number] for number in self._ids.get(id, ())]
 
-    def with_key(self, space: int, key: str) -> MemoryRow | None:
-        """Return the record that was saved with a key."""
-        number = self._keys.get((space, key))
+    def with_key(self, space: int, conversation: int, key: str) -> MemoryRow | None:
+        """Return the record that was saved with a key in a conversation."""
+        number = self._keys.get((space, conversation, key))
         return self._by_number[number] if number is not None else None
 
     def with_digest(self, space: int, digest: bytes) -> list[MemoryRow]:
@@ -419,6 +421,36 @@ class InProcessRows(InProcessIndex):
                 numbers += kept[start : start + limit]
             numbers.sort()
         return [self._by_number[number] for number in numbers[:limit]]
+
+    def latest(
+        self, spaces: Collection[int], conversations: Collection[int], kind: str | None, now: int, limit: int
+    ) -> list[MemoryRow]:
+        """Return the newest records that are neither superseded nor past their end."""
+        each = (self._backwards(space, conversations) for space in spaces)
+        kept: list[MemoryRow] = []
+        for number in heapq.merge(*each, reverse=True):
+            row = self._by_number[number]
+            is_over = row.expires_at is not None and row.expires_at <= now
+            if row.state != "superseded" and not is_over and kind in (None, row.kind):
+                kept.append(row)
+                if len(kept) == limit:
+                    break
+        return kept[::-1]
+
+    def _backwards(self, space: int, conversations: Collection[int]) -> Iterator[int]:
+        if not conversations:
+            return reversed(self._spaces[space].numbers)
+        known = (row.number for row in self._spaces[space].conversations.values() if row.number in conversations)
+        return iter(sorted((n for number in known for n in self._positions[number].values()), reverse=True))
+
+    def states(self, spaces: Collection[int], conversations: Collection[int]) -> dict[State, int]:
+        """Return how many records there are of each state."""
+        every = (number for space in spaces for number in self._backwards(space, conversations))
+        return dict(Counter(self._by_number[number].state for number in every))
+
+    def origins(self, numbers: Collection[int]) -> dict[int, Origin]:
+        """Return the origins of records."""
+        return {number: self._by_number[number].origin for number in numbers if number in self._by_number}
 
     def expired(self, space: int, now: int, limit: int) -> list[int]:
         """Return the numbers of records that are to be deleted."""

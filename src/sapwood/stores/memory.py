@@ -13,10 +13,18 @@ import msgspec
 from sapwood.core import fault
 from sapwood.core.errors import ConfigError
 from sapwood.core.memory import UNTRUSTED, MemoryRecord, MemoryScope, Origin
-from sapwood.core.require import require_mapping, require_text, shown
+from sapwood.core.require import MOST, require_mapping, require_series, require_text, shown
 from sapwood.core.scope import RetrievalScope
 from sapwood.stores import memory_rules as rules
 from sapwood.stores.embedding import Embedding
+from sapwood.stores.memory_checks import (
+    ids_of,
+    origins_of,
+    require_any_number,
+    require_scope,
+    require_some_text,
+    require_whole,
+)
 from sapwood.stores.memory_corpus import ScopeCorpus
 from sapwood.stores.memory_find import Question, find, near_duplicates
 from sapwood.stores.memory_home import MemoryHome, reembed
@@ -86,8 +94,7 @@ class Memory:
 
         Raises ConfigError for another user, agent or conversation than this one's.
         """
-        if isinstance(namespace, str):
-            raise ConfigError(f"namespace is a tuple of texts, such as ('team', 'nord'), not {shown(namespace)}")
+        require_series("namespace", namespace, "texts, such as ('team', 'nord')")
         return Memory(
             self._home,
             self._scope.narrowed(user=user, agent=agent, conversation=conversation, namespace=tuple(namespace)),
@@ -125,13 +132,14 @@ class Memory:
         new = NewMemory(
             text=text, kind=kind, meta=meta, origin=origin, conversation=conversation, turn=turn, speaker=speaker,
             title=title, at=at, valid_from=valid_from, valid_to=valid_to, expires_at=expires_at,
-            derived_from=_ids(derived_from), supersedes=supersedes, importance=importance, quarantined=quarantined,
+            derived_from=ids_of(derived_from), supersedes=supersedes, importance=importance, quarantined=quarantined,
             key=key,
         )  # fmt: skip
         return self.save_many([new])[0]
 
     def save_many(self, records: Iterable[NewMemory | Mapping[str, Any]]) -> list[MemoryRecord]:
         """Keep several, all or none, in one transaction; each is a NewMemory or a dictionary of its fields."""
+        require_series("save_many", records, "records")
         now = self._home.now()
         drafts = [drafted(new_memory(item), self._scope, id=self._home.new_id(), now=now) for item in records]
         if not drafts:
@@ -149,6 +157,8 @@ class Memory:
         Raises ConfigError on a handle that names nobody, as `forget_all` does.
         """
         self._require_named()
+        require_series("replace_all", records, "records")
+        require_text("kind", kind)
         now = self._home.now()
         drafts = [drafted(new_memory(item), self._scope, id=self._home.new_id(), now=now) for item in records]
         vectors = self._home.vectors(_texts(draft.record for draft in drafts))
@@ -172,7 +182,7 @@ class Memory:
             if name in changes:
                 changes[name] = in_ms(name, changes[name])
         if "derived_from" in changes:
-            changes["derived_from"] = _ids(changes["derived_from"])
+            changes["derived_from"] = ids_of(changes["derived_from"])
         now = self._home.now()
         before = self._row(id)
         if before is None:
@@ -197,7 +207,7 @@ class Memory:
         old = from_body(before.body)
         # A stranger's text is corrected by a stranger, unless it is said who did: it stays quoted, and in quarantine.
         inherited = {"origin": old.origin if old.origin in UNTRUSTED else "user", "quarantined": old.quarantined}
-        new = new_memory({"text": text, **inherited, **more, "derived_from": _ids(more.get("derived_from", ()))})
+        new = new_memory({"text": text, **inherited, **more, "derived_from": ids_of(more.get("derived_from", ()))})
         draft = drafted(new, self._scope, id=self._home.new_id(), now=now)
         likely = draft.record.replace(
             title=draft.record.title or old.title, speaker=draft.record.speaker or old.speaker
@@ -239,9 +249,15 @@ class Memory:
         at a time, by valid_from and valid_to, corrected or not. with_superseded: what was corrected, too. within: only
         in the namespaces that this allows, each as a path from the root. without: none of these kinds.
         """
-        require_text("query", query)
+        require_some_text("query", query)
+        require_whole("k", k)
+        require_any_number("min_score", min_score)
+        require_text("kind", kind)
+        if meta is not None:
+            require_mapping("meta", meta, "values that records have, by key")
+        require_scope("within", within)
         asked = Question(
-            kind=kind, since=in_ms("since", since), until=in_ms("until", until), meta=meta, origins=origins,
+            kind=kind, since=in_ms("since", since), until=in_ms("until", until), meta=meta, origins=origins_of(origins),
             as_of=in_ms("as_of", as_of), with_superseded=with_superseded, within=within, without=tuple(without),
         )  # fmt: skip
         scope = self._scope.narrowed(conversation=conversation)
@@ -256,17 +272,13 @@ class Memory:
 
     def all(self, *, kind: str | None = None, limit: int | None = None) -> list[MemoryRecord]:
         """Return all records but those that were corrected, oldest first; limit: the newest so many."""
+        require_text("kind", kind)
+        if limit is not None:
+            require_whole("limit", limit)
         now = self._home.now()
-
-        def look(rows: MemoryRows) -> list[MemoryRow]:
-            found = [
-                row
-                for row in rules.records_of(rows, self._scope)
-                if row.state != "superseded" and (kind is None or row.kind == kind) and not rules.is_over(row, now)
-            ]
-            return found if limit is None else found[max(0, len(found) - limit) :]
-
-        return [from_body(row.body) for row in self._home.read(look)]
+        most = MOST if limit is None else min(limit, MOST)
+        found = self._home.read(lambda rows: rules.newest(rows, self._scope, kind, now, most))
+        return [from_body(row.body) for row in found]
 
     def history(self, id: str) -> list[MemoryRecord]:
         """Return what a record corrected, itself, and what corrected it, oldest first; empty for an unknown id."""
@@ -307,6 +319,9 @@ class Memory:
         if not everything:
             self._require_named()
         until = in_ms("before", before)
+        require_text("kind", kind)
+        if origin is not None:
+            origins_of([origin])
         return self._home.write(
             lambda rows: rules.forget_all(rows, self._scope, kind=kind, origin=origin, before=until)
         )
@@ -373,6 +388,7 @@ class Memory:
         One whose id is there already is left as it is, so a load may be repeated. Raises ConfigError for a record that
         belongs to somebody whom this scope does not cover.
         """
+        require_series("load", records, "exported records")
         count = 0
         batch: list[Draft] = []
         for item in records:
@@ -419,12 +435,6 @@ def _texts(records: Iterable[MemoryRecord]) -> list[str]:
     return [terms_of(record).vector_text for record in records if not record.quarantined]
 
 
-def _ids(given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise ConfigError(f"derived_from is a list of ids, not {shown(given)}")
-    return tuple(given)
-
-
 def _is_id(id: object) -> bool:
     """Tell whether something may be the id of a record: what cannot be is not found."""
     if not isinstance(id, str):
@@ -437,9 +447,7 @@ def _is_id(id: object) -> bool:
 
 
 def _stats(rows: MemoryRows, scope: MemoryScope, embedding: Embedding | None) -> MemoryStats:
-    states = {"current": 0, "superseded": 0, "quarantined": 0}
-    for row in rules.records_of(rows, scope):
-        states[row.state] += 1
+    states = {"current": 0, "superseded": 0, "quarantined": 0, **rules.states(rows, scope)}
     corpus = ScopeCorpus(rows, scope)
     models = [number for model, number in rows.models().items() if embedding and model.name == embedding.name]
     vectors = sum(rows.count_vectors(number, corpus.spaces) for number in models)

@@ -37,6 +37,8 @@ class ScopeCorpus:
             for space in covered(rows, scope)
             if within is None or within.matches("/".join(space.scope().namespace))
         ]
+        self.asked: Sequence[int] = ()
+        """The records that were asked about last, best first."""
         self._members: dict[int, int] | None = None
         if scope.conversation is not None:
             self._members = {}
@@ -73,14 +75,18 @@ class ScopeCorpus:
 
     def traits(self, numbers: Collection[int]) -> Mapping[int, Traits]:
         """Return what is known of these records."""
+        self.asked = list(numbers)
         return self._rows.traits(numbers)
 
     def near(self, places: Iterable[tuple[int, int]]) -> Mapping[tuple[int, int], Traits]:
         """Return the records at these places."""
         found = self._rows.near(self.places, places)
         if (members := self._members) is None:
-            return found
-        return {place: traits for place, traits in found.items() if traits.number in members}
+            kept = found
+        else:
+            kept = {place: traits for place, traits in found.items() if traits.number in members}
+        self.asked = [traits.number for traits in kept.values()]
+        return kept
 
     def speakers(self) -> Mapping[str, int]:
         """Return who speaks in these records."""

@@ -8,16 +8,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from sapwood.core.errors import ConfigError
 from sapwood.core.memory import MemoryRecord, MemoryScope, Origin
-from sapwood.core.require import require_text
 from sapwood.core.scope import RetrievalScope
 from sapwood.memory.corpus import Traits
 from sapwood.memory.search import search
+from sapwood.stores.memory_checks import require_share, require_some_text, require_whole
 from sapwood.stores.memory_corpus import ScopeCorpus
 from sapwood.stores.memory_home import MemoryHome
 from sapwood.stores.memory_rows import MemoryRows
-from sapwood.stores.memory_values import from_body, plain
+from sapwood.stores.memory_values import from_body, meta_of, plain
 
 
 class Question(NamedTuple):
@@ -113,6 +112,8 @@ def _allowed(rows: MemoryRows, corpus: ScopeCorpus, asked: Question, now: int) -
     if not hidden and asked == Question(with_superseded=asked.with_superseded, as_of=asked.as_of, within=asked.within):
         return None
 
+    as_asked = _AsAsked(rows, corpus, asked)
+
     def is_allowed(traits: Traits) -> bool:
         if traits.number in hidden or traits.kind in asked.without:
             return False
@@ -122,26 +123,54 @@ def _allowed(rows: MemoryRows, corpus: ScopeCorpus, asked: Question, now: int) -
             return False
         if asked.until is not None and traits.at >= asked.until:
             return False
-        return not asked.reads_records or _is_as_asked(rows, asked, traits.number)
+        return not asked.reads_records or as_asked.is_so(traits.number)
 
     return is_allowed
 
 
-def _is_as_asked(rows: MemoryRows, asked: Question, number: int) -> bool:
-    row = rows.rows([number]).get(number)
-    if row is None or (asked.origins is not None and row.origin not in asked.origins):
-        return False
-    if not asked.meta:
-        return True
-    meta = from_body(row.body).meta or {}
-    return all(key in meta and meta[key] == value for key, value in asked.meta.items())
+class _AsAsked:
+    """Which records have the meta and the origin that are asked for: read some at a time, best first."""
+
+    def __init__(self, rows: MemoryRows, corpus: ScopeCorpus, asked: Question) -> None:
+        self._rows = rows
+        self._corpus = corpus
+        self._asked = asked
+        self._known: dict[int, bool] = {}
+        self._order: Sequence[int] = ()
+        self._next = 0
+
+    def is_so(self, number: int) -> bool:
+        """Tell whether a record is as is asked for, and read those that will be asked about next."""
+        if number not in self._known:
+            if self._order is not self._corpus.asked:
+                self._order, self._next = self._corpus.asked, 0
+            more = self._order[self._next : self._next + _AHEAD]
+            self._next += _AHEAD
+            self._read([other for other in dict.fromkeys((number, *more)) if other not in self._known])
+        return self._known[number]
+
+    def _read(self, numbers: Collection[int]) -> None:
+        self._known |= dict.fromkeys(numbers, False)
+        origins, meta = self._asked.origins, self._asked.meta
+        if origins is not None:
+            numbers = [number for number, origin in self._rows.origins(numbers).items() if origin in origins]
+        if not meta:
+            self._known |= dict.fromkeys(numbers, True)
+            return
+        for number, row in self._rows.rows(numbers).items() if numbers else ():
+            found = meta_of(row.body)
+            self._known[number] = all(key in found and found[key] == value for key, value in meta.items())
+
+
+_AHEAD = 200
+"""Records that are read at once."""
 
 
 def near_duplicates(home: MemoryHome, scope: MemoryScope, text: str, least: float, k: int) -> list[MemoryRecord]:
     """Return records that say nearly the same as a text, with how near as the score."""
-    require_text("text", text)
-    if not 0 <= least <= 1:
-        raise ConfigError(f"least is a share from 0 to 1, not {least!r}")
+    require_some_text("text", text)
+    require_share("least", least)
+    require_whole("k", k)
     if k <= 0 or not text.strip():
         return []
     candidates = find(home, scope, text, max(k, _CANDIDATES), 0.0, Question())

@@ -197,8 +197,8 @@ class RecordRows(Protocol):
         """Return the records of an id, of which each space may have one."""
         ...
 
-    def with_key(self, space: int, key: str) -> MemoryRow | None:
-        """Return the record that was saved with a key."""
+    def with_key(self, space: int, conversation: int, key: str) -> MemoryRow | None:
+        """Return the record that was saved with a key in a conversation; conversation: 0 for what is in none."""
         ...
 
     def with_digest(self, space: int, digest: bytes) -> list[MemoryRow]:
@@ -215,6 +215,23 @@ class RecordRows(Protocol):
 
     def page(self, spaces: Collection[int], conversation: int, after: int, limit: int) -> list[MemoryRow]:
         """Return records after a number, in order; conversation: 0 for all."""
+        ...
+
+    def latest(
+        self, spaces: Collection[int], conversations: Collection[int], kind: str | None, now: int, limit: int
+    ) -> list[MemoryRow]:
+        """Return the newest records that are neither superseded nor past their end, in order, at most so many.
+
+        conversations: only of these; empty for all. kind: None for every one.
+        """
+        ...
+
+    def states(self, spaces: Collection[int], conversations: Collection[int]) -> dict[State, int]:
+        """Return how many records there are of each state; conversations: only of these, empty for all."""
+        ...
+
+    def origins(self, numbers: Collection[int]) -> dict[int, Origin]:
+        """Return the origins of records, by number."""
         ...
 
     def expired(self, space: int, now: int, limit: int) -> list[int]:

@@ -13,8 +13,8 @@ import msgspec
 from sapwood.core.errors import ConfigError
 from sapwood.core.memory import MemoryRecord, MemoryScope
 from sapwood.stores.memory_index import Vectors, index, keep_vectors, unindex
-from sapwood.stores.memory_rows import ConversationRow, MemoryRow, MemoryRows, SpaceRow, speaker_number
-from sapwood.stores.memory_values import Draft, checked, digest_of, from_body, is_too_large, to_body
+from sapwood.stores.memory_rows import ConversationRow, MemoryRow, MemoryRows, SpaceRow, State, speaker_number
+from sapwood.stores.memory_values import MAX_PARENTS, Draft, checked, digest_of, from_body, is_too_large, to_body
 
 MOST_EXPIRED = 50
 """Records past their end that one save removes by the way."""
@@ -55,12 +55,33 @@ _PAGE = 500
 
 def page_of(rows: MemoryRows, scope: MemoryScope, after: int, limit: int) -> list[MemoryRow]:
     """Return records that a scope reaches after a number, in the order of their saving."""
+    spaces, conversations = _reached(rows, scope)
+    if not conversations:
+        return rows.page(spaces, 0, after, limit)
+    pages = [rows.page(spaces, number, after, limit) for number in conversations]
+    return sorted((row for page in pages for row in page), key=lambda row: row.number)[:limit]
+
+
+def _reached(rows: MemoryRows, scope: MemoryScope) -> tuple[list[int], list[int]]:
+    """Return the spaces that a scope reaches, and, where it names a conversation, those of that name in them."""
     spaces = [space.number for space in covered(rows, scope)]
     if scope.conversation is None:
-        return rows.page(spaces, 0, after, limit)
-    conversations = [rows.conversation(space, scope.conversation) for space in spaces]
-    pages = [rows.page([row.space], row.number, after, limit) for row in conversations if row is not None]
-    return sorted((row for page in pages for row in page), key=lambda row: row.number)[:limit]
+        return spaces, []
+    named = [rows.conversation(space, scope.conversation) for space in spaces]
+    conversations = [row for row in named if row is not None]
+    return [row.space for row in conversations], [row.number for row in conversations]
+
+
+def newest(rows: MemoryRows, scope: MemoryScope, kind: str | None, now: int, limit: int) -> list[MemoryRow]:
+    """Return the newest records that a scope reaches and that were not corrected, in the order of their saving."""
+    spaces, conversations = _reached(rows, scope)
+    return rows.latest(spaces, conversations, kind, now, limit) if spaces and limit > 0 else []
+
+
+def states(rows: MemoryRows, scope: MemoryScope) -> dict[State, int]:
+    """Return how many records of each state a scope reaches."""
+    spaces, conversations = _reached(rows, scope)
+    return rows.states(spaces, conversations) if spaces else {}
 
 
 def save(rows: MemoryRows, drafts: Sequence[Draft], vectors: Vectors, now: int) -> list[MemoryRecord]:
@@ -75,8 +96,11 @@ def _save(rows: MemoryRows, draft: Draft, vectors: Vectors, now: int) -> MemoryR
     record = draft.record
     space = rows.space_of(record.scope)
     if space is not None:
-        if draft.key is not None and (known := rows.with_key(space.number, draft.key)) is not None:
+        known = _saved_before(rows, space, draft)
+        if known is not None and not is_over(known, now):
             return from_body(known.body)
+        if known is not None:
+            _forget(rows, record.scope, [known], cascade=True)
         _end_in(rows, space, record.scope, now, MOST_EXPIRED)
         space = rows.space_of(record.scope)  # which may have ended with its last record
     if record.supersedes is not None:
@@ -84,6 +108,17 @@ def _save(rows: MemoryRows, draft: Draft, vectors: Vectors, now: int) -> MemoryR
     if space is not None and (same := _same(rows, space, record)) is not None:
         return _said_again(rows, same, record)
     return _added(rows, draft, vectors)
+
+
+def _saved_before(rows: MemoryRows, space: SpaceRow, draft: Draft) -> MemoryRow | None:
+    """Return the record of a save's key, of just the conversation that the record goes to."""
+    if draft.key is None:
+        return None
+    name = draft.record.conversation
+    if name is None:
+        return rows.with_key(space.number, 0, draft.key)
+    conversation = rows.conversation(space.number, name)
+    return rows.with_key(space.number, conversation.number, draft.key) if conversation is not None else None
 
 
 def _same(rows: MemoryRows, space: SpaceRow, record: MemoryRecord) -> MemoryRow | None:
@@ -95,17 +130,22 @@ def _same(rows: MemoryRows, space: SpaceRow, record: MemoryRecord) -> MemoryRow 
 
 
 def _said_again(rows: MemoryRows, row: MemoryRow, again: MemoryRecord) -> MemoryRecord:
-    """Keep what was said first, with what the second time adds to it: new keys of meta, a later end."""
+    """Keep what was said first, with what the second time adds: new keys of meta, a later end, weight, sources."""
     record = from_body(row.body)
     meta = {**(again.meta or {}), **(record.meta or {})} or None
     ends = (record.expires_at, again.expires_at)
+    parents = [parent for parent in dict.fromkeys((*record.derived_from, *again.derived_from)) if parent != record.id]
     changed = record.replace(
         meta=meta if meta != record.meta else record.meta,
         expires_at=max(end for end in ends if end is not None) if None not in ends else None,
+        importance=max(record.importance, again.importance),
+        derived_from=tuple(parents[:MAX_PARENTS]),
     )
     if changed == record or is_too_large(changed):
         return record
     rows.put(_with(row, changed))
+    if changed.derived_from != record.derived_from:
+        rows.derive(changed.derived_from, row.number)
     return from_body(to_body(changed))
 
 
@@ -165,9 +205,11 @@ def _supersede(rows: MemoryRows, draft: Draft, vectors: Vectors) -> MemoryRecord
 
 def _head(rows: MemoryRows, record: MemoryRecord) -> MemoryRow:
     """Return the newest of the chain that a record corrects."""
-    old = found(rows, record.scope, record.supersedes or "")
+    space = rows.space_of(record.scope)
+    known = rows.with_id(record.supersedes or "") if space is not None else []
+    old = next((row for row in known if space is not None and row.space == space.number), None)
     while old is not None and (later := from_body(old.body).superseded_by) is not None:
-        old = found(rows, record.scope, later)
+        old = _beside(rows, old, later)
     if old is None or from_body(old.body).scope != record.scope:
         raise ConfigError(
             f"there is no record {record.supersedes!r} in exactly this scope, so none to correct; save through "
@@ -211,7 +253,7 @@ def confirm(rows: MemoryRows, scope: MemoryScope, id: str, vectors: Vectors, now
     if row is None or row.state != "quarantined" or is_over(row, now):
         return False
     record = from_body(row.body).replace(quarantined=False)
-    old = found(rows, record.scope, record.supersedes) if record.supersedes is not None else None
+    old = _beside(rows, row, record.supersedes) if record.supersedes is not None else None
     if old is not None and old.state == "current":
         before = from_body(old.body)
         valid_to = _earlier(before.valid_to, record.valid_from)
@@ -264,11 +306,12 @@ def _merged(rows: MemoryRows, row: MemoryRow, same: MemoryRow, record: MemoryRec
     for child in rows.rows(rows.derived(row.id)).values():
         if child.space == row.space:
             made = from_body(child.body)
-            parents = tuple(dict.fromkeys(kept.id if parent == row.id else parent for parent in made.derived_from))
+            named = (kept.id if parent == row.id else parent for parent in made.derived_from)
+            parents = tuple(parent for parent in dict.fromkeys(named) if parent != made.id)
             rows.put(_with(child, made.replace(derived_from=parents)))
             rows.derive(parents, child.number)
-    forget(rows, record.scope, [row.id], cascade=False)
-    return kept
+    _forget(rows, record.scope, [row], cascade=False)
+    return from_body(rows.rows([same.number])[same.number].body)
 
 
 def history(rows: MemoryRows, scope: MemoryScope, id: str) -> list[MemoryRecord]:
@@ -280,8 +323,8 @@ def history(rows: MemoryRows, scope: MemoryScope, id: str) -> list[MemoryRecord]
     for step in ("supersedes", "superseded_by"):
         chain.reverse()
         while (next_id := getattr(chain[-1], step)) is not None:
-            other = found(rows, chain[-1].scope, next_id)
-            if other is None or any(record.id == next_id for record in chain):
+            other = _beside(rows, row, next_id)
+            if other is None or not seen(rows, scope, other) or any(record.id == next_id for record in chain):
                 break
             chain.append(from_body(other.body))
     return chain
@@ -289,18 +332,26 @@ def history(rows: MemoryRows, scope: MemoryScope, id: str) -> list[MemoryRecord]
 
 def forget(rows: MemoryRows, scope: MemoryScope, ids: Sequence[str], *, cascade: bool) -> int:
     """Remove records with what they corrected, and with all that was made of any of these; return how many are gone."""
+    return _forget(rows, scope, [row for id in ids for row in rows.with_id(id)], cascade=cascade)
+
+
+def _forget(rows: MemoryRows, scope: MemoryScope, first: Iterable[MemoryRow], *, cascade: bool) -> int:
+    """Remove records. Another user who names the id of one of them does not lose what names it."""
     gone: dict[int, MemoryRow] = {}
-    wanted = [row for id in ids for row in rows.with_id(id) if seen(rows, scope, row)]
+    wanted = [row for row in first if seen(rows, scope, row)]
     while wanted:
         row = wanted.pop()
         if row.number in gone:
             continue
         gone[row.number] = row
         before = from_body(row.body).supersedes
-        if before is not None and (old := found(rows, scope, before)) is not None and old.state == "superseded":
+        old = _beside(rows, row, before) if before is not None else None
+        if old is not None and old.state == "superseded" and seen(rows, scope, old):
             wanted.append(old)
         if cascade:
-            wanted += [child for child in rows.rows(rows.derived(row.id)).values() if seen(rows, scope, child)]
+            owner = _user(rows, row)
+            made = rows.rows(rows.derived(row.id)).values()
+            wanted += [child for child in made if _user(rows, child) == owner and seen(rows, scope, child)]
     _removed(rows, list(gone.values()))
     return len(gone)
 
@@ -311,14 +362,24 @@ def forget_all(
     """Remove all records that a scope reaches and that are as is asked for."""
     if kind is None and origin is None and before is None and scope.conversation is None:
         return _forget_spaces(rows, covered(rows, scope))
-    ids = [
-        row.id
+    wanted = [
+        row
         for row in records_of(rows, scope)
         if (kind is None or row.kind == kind)
         and (origin is None or row.origin == origin)
         and (before is None or row.at < before)
     ]
-    return forget(rows, scope, ids, cascade=True)
+    return _forget(rows, scope, wanted, cascade=True)
+
+
+def _user(rows: MemoryRows, row: MemoryRow) -> str | None:
+    space = rows.space(row.space)
+    return space.user if space is not None else None
+
+
+def _beside(rows: MemoryRows, row: MemoryRow, id: str) -> MemoryRow | None:
+    """Return the record of an id in the space of another one: a chain of corrections lies within one space."""
+    return next((other for other in rows.with_id(id) if other.space == row.space), None)
 
 
 def _forget_spaces(rows: MemoryRows, spaces: Iterable[SpaceRow]) -> int:
@@ -339,8 +400,7 @@ def _end_in(rows: MemoryRows, space: SpaceRow, scope: MemoryScope, now: int, lim
     if rows.space(space.number) is None:
         return 0  # it went with what another one's records were made of
     numbers = rows.expired(space.number, now, limit)
-    ids = [row.id for row in rows.rows(numbers).values() if seen(rows, scope, row)] if numbers else []
-    return forget(rows, scope, ids, cascade=True) if ids else 0
+    return _forget(rows, scope, rows.rows(numbers).values(), cascade=True) if numbers else 0
 
 
 def load(rows: MemoryRows, scope: MemoryScope, drafts: Sequence[Draft], vectors: Vectors) -> int:
@@ -351,7 +411,7 @@ def load(rows: MemoryRows, scope: MemoryScope, drafts: Sequence[Draft], vectors:
         space = rows.space_of(record.scope)
         if space is not None and any(row.space == space.number for row in rows.with_id(record.id)):
             continue
-        key = None if space is not None and draft.key and rows.with_key(space.number, draft.key) else draft.key
+        key = None if space is not None and _saved_before(rows, space, draft) is not None else draft.key
         conversation = rows.conversation(space.number, record.conversation or "") if space is not None else None
         is_taken = (
             conversation is not None

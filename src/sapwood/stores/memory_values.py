@@ -5,6 +5,7 @@ and one without a zone is taken as UTC; what is kept is JSON, so that nobody sha
 """
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from sapwood.core.errors import ConfigError, StoreError, TooLargeError
 from sapwood.core.json_object import MAX_DEPTH, is_too_deep
 from sapwood.core.memory import UNTRUSTED, MemoryRecord, MemoryScope, Origin
 from sapwood.core.require import MOST, is_number, require_arguments, require_bool, require_text, shown
+from sapwood.stores.memory_checks import ids_of
 
 Time: TypeAlias = int | datetime
 """Milliseconds since 1970, or a datetime; one without a zone is taken as UTC."""
@@ -83,8 +85,6 @@ def drafted(new: NewMemory, scope: MemoryScope, *, id: str, now: int) -> Draft:
     """Return what is to be stored; raises ConfigError for what cannot be."""
     if new.conversation is not None or scope.conversation is not None:
         scope = scope.narrowed(conversation=new.conversation)
-    if isinstance(new.derived_from, str):
-        raise ConfigError(f"derived_from is a list of ids, not {shown(new.derived_from)}")
     record = MemoryRecord(
         id,
         new.text,
@@ -101,7 +101,7 @@ def drafted(new: NewMemory, scope: MemoryScope, *, id: str, now: int) -> Draft:
         valid_to=in_ms("valid_to", new.valid_to),
         expires_at=in_ms("expires_at", new.expires_at),
         supersedes=new.supersedes,
-        derived_from=tuple(dict.fromkeys(new.derived_from)),
+        derived_from=tuple(dict.fromkeys(ids_of(new.derived_from))),
         importance=new.importance,
         quarantined=new.quarantined,
     )
@@ -157,7 +157,12 @@ class _Text(msgspec.Struct):
     text: str
 
 
+class _Meta(msgspec.Struct):
+    meta: dict[str, Any] | None = None
+
+
 _DECODER = msgspec.json.Decoder(MemoryRecord)
+_META_DECODER = msgspec.json.Decoder(_Meta)
 _TEXT_DECODER = msgspec.json.Decoder(_Text)
 
 
@@ -173,6 +178,14 @@ def text_of(body: str) -> str:
     """Return the text of the JSON of a record, without reading the rest."""
     try:
         return _TEXT_DECODER.decode(body).text
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"a memory of the file cannot be read: {error}. Take the file from a backup") from error
+
+
+def meta_of(body: str) -> Mapping[str, Any]:
+    """Return the meta of the JSON of a record, without reading the rest."""
+    try:
+        return _META_DECODER.decode(body).meta or {}
     except (ValueError, RecursionError) as error:
         raise StoreError(f"a memory of the file cannot be read: {error}. Take the file from a backup") from error
 
@@ -196,8 +209,9 @@ def in_ms(name: str, value: object) -> Any:
 def digest_of(record: MemoryRecord) -> bytes:
     """Return what two records have in common that say the same: sixteen bytes, none for what may be said again.
 
-    Case, blanks, forms of letters and what ends a sentence do not matter; a question is no statement, and what a
-    stranger may have written is not what the user said.
+    Case, blanks and what ends a sentence do not matter, but for short words in capitals, which are other words than
+    those in small letters (US, IT); a question is no statement, and what a stranger may have written is not what the
+    user said.
 
     >>> one, two = MemoryRecord("1", "Prefers  metric units.", 0), MemoryRecord("2", "prefers metric units", 5)
     >>> digest_of(one) == digest_of(two)
@@ -206,14 +220,27 @@ def digest_of(record: MemoryRecord) -> bytes:
     if record.kind == TURN:
         return b""
     same = (
-        *(plain(record.text), record.kind, record.conversation, record.speaker, plain(record.title or "")),
+        *(_said(record.text), record.kind, record.conversation, record.speaker, _said(record.title or "")),
         *(record.valid_from, record.valid_to, record.origin in UNTRUSTED),
     )
     return hashlib.sha256(msgspec.json.encode(same)).digest()[:16]
 
 
+_SHORT = re.compile(r"(?<!\w)[^\W\d_]{2,3}(?!\w)")
+
+
+def _said(text: str) -> str:
+    """Return a text without what does not matter to whether two say the same; nothing that tells them apart is lost."""
+    composed = unicodedata.normalize("NFC", text)
+    # Where all is in capitals, they do not tell an abbreviation from a word.
+    told = composed.upper() != composed or len(composed.split()) == 1
+    capitals = [word for word in _SHORT.findall(composed) if told and word.isupper()]
+    folded = " ".join(unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold()).split())
+    return "\n".join((folded.rstrip(_FORGETTABLE) or folded, *capitals))
+
+
 def plain(text: str) -> str:
-    """Return a text without what does not matter to whether two say the same."""
+    """Return a text as it is compared with one that is nearly the same."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.rstrip(_FORGETTABLE) or folded
 

@@ -146,6 +146,102 @@ class MemoryContract(ChangesContract):
         other = done(memory.scoped(user="ann").save("likes rain", key="turn-7"))
         assert other.id != first.id
 
+    def test_a_key_holds_within_one_conversation(self) -> None:
+        """What was saved with it in another one, or in none, is not returned."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        ann = memory.scoped(user="ann")
+        handles = [ann, *(ann.scoped(conversation=name) for name in ("c1", "c2", "1/c"))]
+        saved = [done(handle.save(f"secret {number}", key="k")) for number, handle in enumerate(handles)]
+        assert [record.text for record in saved] == [f"secret {number}" for number in range(4)]
+        assert [done(handle.save("again", key="k")) for handle in handles] == saved
+        assert done(ann.save("again", key="k", conversation="c2")) == saved[2]
+        assert done(ann.scoped(conversation="c2").forget(saved[2].id))
+        assert done(ann.scoped(conversation="c2").save("anew", key="k")).text == "anew"
+        other = self.opened()
+        assert done(other.load(done(memory.export()))) == 4
+        assert [record.text for record in done(other.all())] == [record.text for record in done(memory.all())]
+        assert done(other.scoped(user="ann", conversation="c1").save("again", key="k")).id == saved[1].id
+        self.agrees(memory)
+
+    def test_a_key_whose_record_has_ended_may_be_used_again(self) -> None:
+        """However many others have ended before it."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        many = [{"text": f"over {number}", "expires_at": 5, "kind": "turn"} for number in range(70)]
+        done(memory.save_many([*many, {"text": "over, too", "expires_at": 5, "key": "k"}]))
+        record = done(memory.save("likes tea", key="k"))
+        assert record.text == "likes tea"
+        assert ids_of(done(memory.all())) == [record.id]
+        assert done(memory.save("likes rain", key="k")) == record
+        self.agrees(memory)
+
+    def test_what_differs_in_a_sign_or_an_abbreviation_is_kept_twice(self) -> None:
+        """Nothing is lost that a person would tell apart."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        for one, other in (("x² is big", "x2 is big"), ("take ①", "take 1"), ("it is for the US", "it is for the us")):
+            assert done(memory.save(one)).id != done(memory.save(other)).id
+        for one, other in (
+            ("LIKES TEA", "likes tea"),
+            ("caf\u00e9", "cafe\u0301"),
+            ("Prefers METRIC", "prefers metric!"),
+        ):
+            assert done(memory.save(one)).id == done(memory.save(other)).id
+
+    def test_saying_it_again_adds_what_it_weighs_and_was_made_of(self) -> None:
+        """The higher importance stays, and it is forgotten with what either was made of."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        one, two = (done(memory.save(f"said {number}", kind="turn")) for number in (1, 2))
+        first = done(memory.save("likes tea", importance=0.4, derived_from=[one.id]))
+        assert done(memory.save("likes tea", importance=0.2)).importance == 0.4
+        again = done(memory.save("Likes tea", importance=0.9, derived_from=[two.id, one.id, first.id]))
+        assert (again.id, again.importance, again.derived_from) == (first.id, 0.9, (one.id, two.id))
+        assert done(memory.get(first.id)) == again
+        assert done(memory.forget(two.id))
+        assert ids_of(done(memory.all())) == [one.id]
+        self.agrees(memory)
+
+    def test_values_of_another_kind_are_refused_by_name(self) -> None:
+        """Before anything is read or written."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        done(memory.save("likes tea"))
+        wrong: tuple[dict[str, Any], ...] = (
+            *({"k": "3"}, {"k": 1.5}, {"k": None}, {"k": True}, {"min_score": "x"}, {"min_score": float("nan")}),
+            *({"meta": "x"}, {"meta": {1: 2}}, {"origins": "user"}, {"origins": ["god"]}, {"origins": 7}, {"kind": 7}),
+            *({"within": "/law"}, {"conversation": 7}, {"since": "today"}),
+        )
+        for options in wrong:
+            said = refused(ConfigError, memory.search, "tea", **options)
+            assert next(iter(options)) in said
+        assert "query" in refused(ConfigError, memory.search, None)
+        for method in (memory.load, memory.save_many, memory.scoped(user="ann").replace_all):
+            for given in (None, 7, "x", {"text": "x"}):
+                refused(ConfigError, method, given)
+        wrong = ({"least": "a"}, {"least": None}, {"least": True}, {"k": "3"})
+        for options in wrong:
+            assert next(iter(options)) in refused(ConfigError, memory.similar, "tea", **options)
+        assert "text" in refused(ConfigError, memory.similar, None)
+        wrong = ({"derived_from": None}, {"derived_from": 7}, {"derived_from": [7]})
+        for options in wrong:
+            refused(ConfigError, memory.save, "likes rain", **options)
+        wrong = ({"limit": "3"}, {"limit": 1.5}, {"kind": 7})
+        for options in wrong:
+            refused(ConfigError, memory.all, **options)
+        wrong = ({"kind": 7}, {"origin": "god"}, {"before": "today"})
+        for options in wrong:
+            refused(ConfigError, memory.scoped(user="ann").forget_all, **options)
+        for namespace in ("team", None, 7, (7,)):
+            refused(ConfigError, memory.scoped, namespace=namespace)
+        assert len(done(memory.all())) == 1
+
     def test_several_are_saved_together_or_not_at_all(self) -> None:
         """A bad one among them leaves nothing behind."""
         memory = self.opened()
@@ -158,6 +254,57 @@ class MemoryContract(ChangesContract):
         refused(ConfigError, memory.save_many, [{"text": "good"}, {"text": "x", "supersedes": "nobody"}])
         assert len(done(memory.all())) == 5
         assert done(memory.save_many([])) == []
+
+    def test_the_newest_are_listed_of_any_scope(self) -> None:
+        """In the order of their saving, without those that were corrected or have ended, of a kind."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        saved: list[MemoryRecord] = []
+        for number in range(12):
+            handle = memory.scoped(user=("ann", "bob")[number % 2], conversation=(None, "c")[number // 2 % 2])
+            of = "even" if number % 3 == 0 else "odd"
+            saved.append(done(handle.save(f"fact {number}", kind=of, quarantined=number == 8)))
+        done(memory.scoped(user="ann").save("over", expires_at=5))
+        saved.append(done(memory.correct(saved[11].id, "better fact 11")))
+        left = [record for record in saved if record.id != saved[11].id]
+        handles: tuple[dict[str, Any], ...] = (
+            *({}, {"user": "ann"}, {"conversation": "c"}, {"user": "bob", "conversation": "c"}, {"user": "eve"}),
+        )
+        for names in handles:
+            handle = memory.scoped(**names)
+            for kind in (None, "even"):
+                ids = ids_of(
+                    record for record in left if handle.scope.covers(record.scope) and kind in (None, record.kind)
+                )
+                for limit in (1, 2, 5, 100, 1 << 70):
+                    assert ids_of(done(handle.all(kind=kind, limit=limit))) == ids[-limit:]
+                assert ids_of(done(handle.all(kind=kind))) == ids
+                assert [done(handle.all(kind=kind, limit=limit)) for limit in (0, -1)] == [[], []]
+            stats, exported = done(handle.stats()), list(done(handle.export()))
+            assert stats.records == len(exported)
+            assert stats.superseded == sum(bool(record.get("supersededBy")) for record in exported)
+            assert stats.quarantined == sum(bool(record.get("quarantined")) for record in exported)
+
+    def test_a_rare_meta_or_origin_is_found_among_many(self) -> None:
+        """However many better records have another one."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        wanted: list[dict[str, Any]] = [
+            {"text": "a long text about green tea and rain", "meta": {"a": {"b": 1}}, "kind": "turn"},
+            {"text": "a longer text about green tea and snow", "origin": "web", "kind": "turn", "conversation": "c"},
+        ]
+        done(
+            memory.save_many([*wanted, *({"text": "green tea", "meta": {"a": 2}, "kind": "turn"} for _ in range(900))])
+        )
+        (found,) = done(memory.search("green tea", meta={"a": {"b": 1}}))
+        assert found.text == wanted[0]["text"]
+        for handle in (memory, memory.scoped(conversation="c")):
+            (found,) = done(handle.search("green tea", origins=["web"]))
+            assert found.text == wanted[1]["text"]
+        assert done(memory.search("green tea", origins=["web"], meta={"a": 2})) == []
+        assert done(memory.search("green tea", meta={"a": 2}, origins=["user", "web"], k=1))[0].meta == {"a": 2}
 
     # ---- scope
 
@@ -252,7 +399,7 @@ class MemoryContract(ChangesContract):
         assert done(other.load(records)) == 4
         assert done(other.load(records)) == 0
         assert list(done(other.export())) == records
-        assert done(other.scoped(user="ann").save("again", key="k")).id == first.id
+        assert done(other.scoped(user="ann").save("again", key="k", conversation="c")).id == first.id
         assert "does not cover" in refused(ConfigError, self.opened().scoped(user="ann").load, records)
         self.agrees(other)
 

@@ -213,6 +213,26 @@ class ChangesContract:
         assert ids_of(done(memory.all())) == [kept.id]
         self.agrees(memory)
 
+    def test_what_is_forgotten_takes_nothing_of_another_user_with_it(self) -> None:
+        """Whoever forgets it, and whatever ids the other one has named."""
+        memory = self.opened()
+        if not hasattr(memory, "scoped"):
+            return
+        ann, bob = memory.scoped(user="ann"), memory.scoped(user="bob")
+        source = done(ann.save("We talked about tea", kind="turn"))
+        made = done(ann.scoped(agent="a").save("likes tea", derived_from=[source.id]))
+        short = done(ann.save("in a hurry", expires_at=datetime.now(UTC) + timedelta(hours=1)))
+        kept = [done(bob.save(f"bob's {id}", derived_from=[id])) for id in (source.id, made.id, short.id)]
+        kept.append(done(memory.save("nobody's", derived_from=[source.id])))
+        if hasattr(memory, "load"):
+            done(bob.load([MemoryRecord(short.id, "bob's own", 1, scope=bob.scope)]))
+            kept.append(done(bob.get(short.id)))
+        assert done(memory.expire(datetime.now(UTC) + timedelta(hours=2))) == 1
+        assert done(memory.forget(source.id))
+        assert ids_of(done(ann.all())) == []
+        assert sorted(ids_of(done(memory.all()))) == sorted(ids_of(kept))
+        self.agrees(memory)
+
     def test_forgetting_the_newer_version_forgets_the_older_ones(self) -> None:
         """And forgetting an older one leaves the newer one, which names it no more."""
         memory = self.opened()

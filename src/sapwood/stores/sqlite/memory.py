@@ -8,8 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from sapwood.core.errors import StoreError
-from sapwood.core.memory import MemoryScope
-from sapwood.stores.memory_rows import ConversationRow, MemoryRow, SpaceRow, speaker_number
+from sapwood.core.memory import MemoryScope, Origin
+from sapwood.stores.memory_rows import ConversationRow, MemoryRow, SpaceRow, State, speaker_number
 from sapwood.stores.sqlite.memory_index import COLUMNS, ROW, MemoryIndex, envelope
 from sapwood.stores.sqlite.seal import SECRET_BYTES, hashed, sealed
 
@@ -213,7 +213,7 @@ class SqliteMemoryRows(MemoryIndex):
             *(row.space, row.state, row.origin, row.kind, row.conversation, row.position, row.speaker, row.at),
             *(row.flags, row.length, row.importance, row.valid_from, row.valid_to, row.expires_at),
             *(int(row.is_indexed), self._store_key(row.id, b"id")),
-            self._space_key(row.space, row.key, b"key") if row.key is not None else None,
+            self._space_key(row.space, f"{row.conversation}/{row.key}", b"key") if row.key is not None else None,
             self._space_key(row.space, row.digest, b"same") if row.digest else None,
         )
 
@@ -228,9 +228,10 @@ class SqliteMemoryRows(MemoryIndex):
         """Return the records of an id."""
         return self.found(f"{ROW} WHERE m.id = ? ORDER BY m.n", (self._store_key(id, b"id"),))
 
-    def with_key(self, space: int, key: str) -> MemoryRow | None:
-        """Return the record that was saved with a key."""
-        found = self.found(f"{ROW} WHERE m.space = ? AND m.once = ?", (space, self._space_key(space, key, b"key")))
+    def with_key(self, space: int, conversation: int, key: str) -> MemoryRow | None:
+        """Return the record that was saved with a key in a conversation."""
+        once = self._space_key(space, f"{conversation}/{key}", b"key")
+        found = self.found(f"{ROW} WHERE m.space = ? AND m.once = ?", (space, once))
         return found[0] if found else None
 
     def with_digest(self, space: int, digest: bytes) -> list[MemoryRow]:
@@ -264,6 +265,33 @@ class SqliteMemoryRows(MemoryIndex):
         return self.found(
             f"{ROW} WHERE m.n > ? AND +m.space IN (SELECT value FROM json_each(?)) ORDER BY m.n LIMIT ?",
             (after, wanted, limit),
+        )
+
+    def latest(
+        self, spaces: Collection[int], conversations: Collection[int], kind: str | None, now: int, limit: int
+    ) -> list[MemoryRow]:
+        """Return the newest records that are neither superseded nor past their end."""
+        where, values = _within(spaces, conversations)
+        newest = (
+            f"SELECT n FROM memory WHERE {where} AND +state <> 'superseded' AND (? IS NULL OR kind = ?) "
+            "AND (+expires_at IS NULL OR +expires_at > ?) ORDER BY n DESC LIMIT ?"
+        )
+        return self.found(f"{ROW} WHERE m.n IN ({newest}) ORDER BY m.n", (*values, kind, kind, now, limit))
+
+    def states(self, spaces: Collection[int], conversations: Collection[int]) -> dict[State, int]:
+        """Return how many records there are of each state."""
+        where, values = _within(spaces, conversations)
+        return dict(
+            self._connection.execute(f"SELECT state, count(*) FROM memory WHERE {where} GROUP BY +state", values)
+        )
+
+    def origins(self, numbers: Collection[int]) -> dict[int, Origin]:
+        """Return the origins of records."""
+        wanted = msgspec.json.encode(list(numbers)).decode()
+        return dict(
+            self._connection.execute(
+                "SELECT m.n, m.origin FROM json_each(?) j CROSS JOIN memory m ON m.n = j.value", (wanted,)
+            )
         )
 
     def expired(self, space: int, now: int, limit: int) -> list[int]:
@@ -307,6 +335,15 @@ class SqliteMemoryRows(MemoryIndex):
         key = self._store_key(parent, b"id")
         found = self._connection.execute("SELECT child FROM memory_derived WHERE parent = ? ORDER BY child", (key,))
         return [number for (number,) in found]
+
+
+def _within(spaces: Collection[int], conversations: Collection[int]) -> tuple[str, tuple[object, ...]]:
+    """Return the condition of lying in these spaces, or in these conversations, with its values."""
+    name, wanted = ("conversation", conversations) if conversations else ("space", spaces)
+    more = " AND conversation > 0" if conversations else ""
+    if len(wanted) == 1:
+        return f"{name} = ?{more}", tuple(wanted)
+    return f"{name} IN (SELECT value FROM json_each(?)){more}", (msgspec.json.encode(list(wanted)).decode(),)
 
 
 def _space(number: int, secret: bytes, raw: bytes) -> SpaceRow:
