@@ -127,7 +127,8 @@ class Memory:
 
         What says the same as a current record of this scope is not kept twice: the first record is returned, with keys
         of `meta` that it lacked. Turns of a conversation (kind `turn`) are all kept. at: when it was said, now by
-        default; a datetime without a zone is UTC. key: a second save with it returns the record of the first.
+        default; a datetime without a zone is UTC. key: a second save with it, into the same conversation or again into
+        none, returns the record of the first until that has ended.
         """
         new = NewMemory(
             text=text, kind=kind, meta=meta, origin=origin, conversation=conversation, turn=turn, speaker=speaker,
