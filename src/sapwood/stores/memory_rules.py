@@ -134,7 +134,11 @@ def _said_again(rows: MemoryRows, row: MemoryRow, again: MemoryRecord) -> Memory
     record = from_body(row.body)
     meta = {**(again.meta or {}), **(record.meta or {})} or None
     ends = (record.expires_at, again.expires_at)
-    parents = [parent for parent in dict.fromkeys((*record.derived_from, *again.derived_from)) if parent != record.id]
+    # What was said once without a source stands by itself, and is not forgotten with one.
+    every = (
+        dict.fromkeys((*record.derived_from, *again.derived_from)) if record.derived_from and again.derived_from else ()
+    )
+    parents = [parent for parent in every if parent != record.id]
     changed = record.replace(
         meta=meta if meta != record.meta else record.meta,
         expires_at=max(end for end in ends if end is not None) if None not in ends else None,

@@ -193,18 +193,23 @@ class MemoryContract(ChangesContract):
             assert done(memory.save(one)).id == done(memory.save(other)).id
 
     def test_saying_it_again_adds_what_it_weighs_and_was_made_of(self) -> None:
-        """The higher importance stays, and it is forgotten with what either was made of."""
+        """The higher importance stays; it goes with what either was made of, and without a source it stands alone."""
         memory = self.opened()
         if not hasattr(memory, "scoped"):
             return
         one, two = (done(memory.save(f"said {number}", kind="turn")) for number in (1, 2))
         first = done(memory.save("likes tea", importance=0.4, derived_from=[one.id]))
-        assert done(memory.save("likes tea", importance=0.2)).importance == 0.4
         again = done(memory.save("Likes tea", importance=0.9, derived_from=[two.id, one.id, first.id]))
         assert (again.id, again.importance, again.derived_from) == (first.id, 0.9, (one.id, two.id))
         assert done(memory.get(first.id)) == again
         assert done(memory.forget(two.id))
         assert ids_of(done(memory.all())) == [one.id]
+        own = done(memory.save("likes rain", importance=0.4, derived_from=[one.id]))
+        alone = done(memory.save("likes rain", importance=0.2))
+        assert (alone.id, alone.importance, alone.derived_from) == (own.id, 0.4, ())
+        assert done(memory.save("likes rain", derived_from=[one.id])).derived_from == ()
+        assert done(memory.forget(one.id))
+        assert ids_of(done(memory.all())) == [own.id]
         self.agrees(memory)
 
     def test_values_of_another_kind_are_refused_by_name(self) -> None:
