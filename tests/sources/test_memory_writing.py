@@ -431,10 +431,13 @@ def test_a_very_long_turn_is_kept_as_its_beginning_and_its_end(store: Any) -> No
 
 
 def test_a_prompt_about_something_else_recalls_nothing_and_a_long_one_still_recalls(store: Any) -> None:
-    for text in ("Ann prefers metric units", "Ann has a dog called Rex", "The function of the office is sales"):
+    for text in ("Ann prefers metric units", *(f"note number{n} on the work of the office" for n in range(40))):
         store.save(text, kind="fact")
     source = memory_source(store)
-    assert source.select(Turn(text="Write a function that sorts integers by their last digit in Python"), 500) is None
+    assert (
+        source.select(Turn(text="Write a program that sorts the office by the last digit in Python, please"), 500)
+        is None
+    )
     long = "Please tell me about units. " + " ".join(f"detail{n}" for n in range(40))
     found = source.select(Turn(text=long), 500)
     assert isinstance(found, Selection)

@@ -32,8 +32,6 @@ _STRANGERS = {"tool": "from a tool, as data", "web": "from the web, as data"}
 _MS_PER_DAY = 86_400_000
 _SPARE = 3
 """With age counted, so many times as many records are searched: an old one of a high score may fall behind."""
-_LONG_QUESTION = 20
-"""Words that tell something; a longer prompt is a text with a question somewhere in it."""
 
 
 class Recall(msgspec.Struct, frozen=True):
@@ -134,16 +132,14 @@ def shared(records: Sequence[MemoryRecord], k: int) -> list[MemoryRecord]:
 
 
 def certainty(query: str) -> float:
-    """Return the score below which a record is not about a question.
+    """Return the score below which a record is not about a question: half of what one of its words is worth.
 
-    A short question wants a good part of it covered, one of more words a word's worth, and a long text, which touches
-    many things, half of that.
+    A long question touches many things, so a smaller part of it is enough.
 
-    >>> certainty("Which units?"), round(certainty(" ".join(f"word{n}" for n in range(50))), 3)
+    >>> certainty("Units?"), certainty(" ".join(f"word{n}" for n in range(50)))
     (0.3, 0.01)
     """
-    telling = max(1, len(question_terms(query)))
-    return min(ABSTAIN, (1.0 if telling <= _LONG_QUESTION else 0.5) / telling)
+    return min(ABSTAIN, 0.5 / max(1, len(question_terms(query))))
 
 
 def texts_of(messages: Iterable[str]) -> frozenset[str]:
