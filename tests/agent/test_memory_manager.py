@@ -25,26 +25,11 @@ from sapwood import (
 from sapwood.core.events import AgentEvent, ContextUpdated
 from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing import call, calls, fails, says, scripted
-
-
-class PlainStore:
-    """A store with the three methods alone, and a slow or async one where asked for."""
-
-    def __init__(self) -> None:
-        self.kept = create_memory_store()
-
-    def save(self, text: str, *, kind: str | None = None, meta: Any = None) -> MemoryRecord:
-        return self.kept.save(text, kind=kind, meta=meta)
-
-    def search(self, query: str, *, k: int = 5, kind: str | None = None, min_score: float = 0.0) -> list[MemoryRecord]:
-        return self.kept.search(query, k=k, kind=kind, min_score=min_score)
-
-    def forget(self, id: str) -> bool:
-        return self.kept.forget(id)
+from support.plain_store import PlainStore
 
 
 class AsyncStore:
-    """The same, async."""
+    """A store with the three methods and `all`, async."""
 
     def __init__(self) -> None:
         self.kept = create_memory_store()

@@ -30,6 +30,7 @@ from sapwood.memory.consolidate import DECISION, SEEN_AGAIN, by_likeness
 from sapwood.memory.learn import MOST_FACTS, TRIES, Learning
 from sapwood.stores.sqlite import SqliteStore
 from sapwood.testing import call, calls, says, scripted
+from support.plain_store import PlainStore as Plain
 
 
 @pytest.fixture(params=["in process", "sqlite"])
@@ -39,22 +40,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         return
     with SqliteStore(tmp_path / "memory.db") as file:
         yield file.memory.scoped(user="ann")
-
-
-class Plain:
-    """A store of texts alone."""
-
-    def __init__(self) -> None:
-        self.kept = create_memory_store()
-
-    def save(self, text: str, *, kind: str | None = None, meta: Any = None) -> MemoryRecord:
-        return self.kept.save(text, kind=kind, meta=meta)
-
-    def search(self, query: str, *, k: int = 5, kind: str | None = None, min_score: float = 0.0) -> list[MemoryRecord]:
-        return self.kept.search(query, k=k, kind=kind, min_score=min_score)
-
-    def forget(self, id: str) -> bool:
-        return self.kept.forget(id)
 
 
 class Later:
@@ -131,7 +116,7 @@ def test_an_empty_turn_keeps_nothing(store: Any) -> None:
 
 
 def test_keep_turns_needs_a_store_with_provenance() -> None:
-    with pytest.raises(ConfigError, match="Plain has save and no save_many"):
+    with pytest.raises(ConfigError, match="PlainStore has save and no save_many"):
         memory_source(Plain(), keep_turns=True)
 
 
