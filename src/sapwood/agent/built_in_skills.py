@@ -14,7 +14,7 @@ from sapwood.context.steps import Retriever, narrowed
 from sapwood.core.context_item import ContextItem, QueryBundle
 from sapwood.core.errors import ConfigError, ToolError
 from sapwood.core.maybe import then
-from sapwood.core.memory import MemoryRecord
+from sapwood.core.memory import MemoryRecord, has_provenance
 from sapwood.core.ports import MemoryStore
 from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import JsonObject, MaybeAwaitable, ToolContext
@@ -76,7 +76,7 @@ class _Facts:
 
     def save(self, fact: str) -> MaybeAwaitable[str]:
         # A store with provenance is told that these are a model's words.
-        origin: dict[str, Any] = {"origin": "model"} if hasattr(self._store, "save_many") else {}
+        origin: dict[str, Any] = {"origin": "model"} if has_provenance(self._store) else {}
         return then(cast("Any", self._store).save(_filled(fact), kind="fact", **origin), _saved)
 
     def search(self, query: str) -> MaybeAwaitable[str]:

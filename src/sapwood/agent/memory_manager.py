@@ -17,7 +17,7 @@ from sapwood.context.tokenizer import Tokenizer, counter_of
 from sapwood.core.context_item import CONVERSATION_PRIORITY, FACT_PRIORITY, ContextItem, SourceType, conversation_items
 from sapwood.core.errors import ConfigError, StoreError
 from sapwood.core.maybe import then
-from sapwood.core.memory import MemoryRecord, RecallOptions
+from sapwood.core.memory import MemoryRecord, RecallOptions, has_provenance
 from sapwood.core.messages import Message
 from sapwood.core.ports import MemoryStore
 from sapwood.core.require import require_number
@@ -93,7 +93,7 @@ class MemoryManager:
                 store,
                 recall=recall,
                 remember=remember,
-                keep_turns=hasattr(store, "save_many") if keep_turns is None else keep_turns,
+                keep_turns=has_provenance(store) if keep_turns is None else keep_turns,
                 extract=extractor,
                 consolidate=consolidator,
                 extract_every=remember_every,
@@ -149,7 +149,7 @@ class MemoryManager:
         if top_k <= 0:
             return []
         # A store with provenance may hold turns as well, and pieces of documents.
-        without: dict[str, Any] = {"without": (TURN, CHUNK)} if hasattr(self.store, "save_many") else {}
+        without: dict[str, Any] = {"without": (TURN, CHUNK)} if has_provenance(self.store) else {}
         found: MaybeAwaitable[Sequence[MemoryRecord]] = cast("Any", self.store).search(query, k=top_k, **without)
         return found
 

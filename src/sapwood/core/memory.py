@@ -146,3 +146,12 @@ class RecallOptions(Data, frozen=True, tag="recall_options"):
             raise ConfigError(f"half_life_days is a number of days above 0, or None, not {self.half_life_days!r}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigError(f"max_tokens is at least 1, or None, not {self.max_tokens!r}")
+
+
+def has_provenance(store: object) -> bool:
+    """Tell whether a memory store keeps who said what and when, as ours do; any other keeps texts and kinds.
+
+    >>> has_provenance(object())
+    False
+    """
+    return hasattr(store, "save_many")

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from sapwood.core.errors import ConfigError
-from sapwood.core.memory import UNTRUSTED, MemoryRecord, Origin
+from sapwood.core.memory import UNTRUSTED, MemoryRecord, Origin, has_provenance
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.retrieval.alike import alike
@@ -113,7 +113,7 @@ def consolidated(
     text = (decision.text or fact.text).strip()
     meta = {DECISION: {"op": decision.op, "why": decision.why, "run": run_id}}
     rich = cast("Any", store)
-    if not hasattr(store, "save_many"):  # a plain store knows texts alone
+    if not has_provenance(store):  # a plain store knows texts alone
         return (yield from _plainly(store, fact, decision, target, text, meta))
     said = {
         "origin": fact.origin,

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from sapwood.core.maybe import then
-from sapwood.core.memory import UNTRUSTED, MemoryRecord, RecallOptions
+from sapwood.core.memory import UNTRUSTED, MemoryRecord, RecallOptions, has_provenance
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.memory.pack import Piece, pack
@@ -98,7 +98,7 @@ def _searched(
         return [record for record in found if record.kind != TURN or _folded(record.text) not in known][:wanted]
 
     least = options.min_score
-    if options.kind is not None or not hasattr(store, "save_many"):
+    if options.kind is not None or not has_provenance(store):
         return then(store.search(query, k=more, kind=options.kind, min_score=least), new)
     rich = cast("Any", store)
     facts: MaybeAwaitable[list[MemoryRecord]] = rich.search(query, k=wanted, min_score=least, without=_NO_FACTS)

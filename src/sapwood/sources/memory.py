@@ -14,7 +14,7 @@ from sapwood.context.source import ContextSource, Saved, Selection, Turn
 from sapwood.core.errors import ConfigError
 from sapwood.core.events import Placement
 from sapwood.core.maybe import then
-from sapwood.core.memory import MemoryRecord, RecallOptions
+from sapwood.core.memory import MemoryRecord, RecallOptions, has_provenance
 from sapwood.core.ports import MemoryStore
 from sapwood.core.tools import MaybeAwaitable
 from sapwood.memory.consolidate import Consolidate, by_likeness
@@ -65,13 +65,13 @@ class MemorySource(ContextSource):
     name = "memory"
 
     def __init__(self, store: MemoryStore, options: MemorySourceOptions) -> None:
-        if options.keep_turns and not hasattr(store, "save_many"):
+        if options.keep_turns and not has_provenance(store):
             raise ConfigError(
                 f"keep_turns needs a store that keeps who said what and when, such as SqliteStore(path).memory; "
                 f"{type(store).__name__} has save and no save_many"
             )
         self.waits = bool(getattr(store, "waits", False))
-        self._is_rich = hasattr(store, "save_many")
+        self._is_rich = has_provenance(store)
         self._store = store
         self._options = options
         self._saved_runs: dict[str, None] = {}
