@@ -1,0 +1,1 @@
+"""Events as the wire formats that clients read; pure."""
