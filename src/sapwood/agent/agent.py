@@ -152,20 +152,37 @@ class Agent(Configured):
                     yield event.text
 
     def stream(
-        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+        self,
+        prompt: Prompt,
+        *,
+        messages: History = (),
+        cancel: CancelToken | None = None,
+        run_id: str | None = None,
     ) -> Generator[AgentEvent, None, None]:
-        """Yield the events of a turn; see `chat`. It works inside a running event loop with plain tools."""
+        """Yield the events of a turn; see `chat`. It works inside a running event loop with plain tools.
+
+        run_id: names the run. A run store takes each once and raises ConflictError for the second, so that a prompt
+        that is sent again after a failure of the network does not run twice. None makes a new one.
+        """
         runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
-        events = self._events(prompt, messages, cancel, runtime)
+        events = self._events(prompt, messages, cancel, runtime, run_id=run_id)
         return cast("Generator[AgentEvent, None, None]", iterate(events))  # iterate is a generator function
 
     def astream(
-        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+        self,
+        prompt: Prompt,
+        *,
+        messages: History = (),
+        cancel: CancelToken | None = None,
+        run_id: str | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Yield the events of a turn on the running event loop; read-only tools of one reply overlap."""
+        """Yield the events of a turn on the running event loop; read-only tools of one reply overlap.
+
+        run_id: see `stream`.
+        """
         from sapwood.runtime.aio import AsyncioRuntime
 
-        return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
+        return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel), run_id=run_id)
 
     def run(self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None) -> Any:
         """Run a turn to its end and return its structured output: the validated instance itself.
@@ -354,6 +371,7 @@ class Agent(Configured):
         cancel: CancelToken | None,
         runtime: Runtime,
         tell: Callable[[LiveTurn], None] | None = None,
+        run_id: str | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         def ended(live: LiveTurn) -> None:
             self._ended(live)
@@ -364,9 +382,11 @@ class Agent(Configured):
         history = to_history(messages)
         make, keeping = self._maker(cancel), self.keeping
         if keeping.runs is not None or keeping.conversations is not None:
-            return stored_turn(keeping, make, message, history, runtime, on_end=ended, paused=self._paused)
+            return stored_turn(
+                keeping, make, message, history, runtime, on_end=ended, paused=self._paused, run_id=run_id
+            )
         spec = make(history)
-        run = start_run(runtime.new_id())
+        run = start_run(run_id or runtime.new_id())
         live = LiveTurn(run, spec, on_end=ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)
 

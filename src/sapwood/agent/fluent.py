@@ -43,6 +43,7 @@ from sapwood.core.tool_forms import ToolLike, to_tool
 from sapwood.core.tools import ApprovalRule, BoundTool
 from sapwood.llm.fallback import FallbackProvider
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.loop.spec import Inspector
 from sapwood.sources.compaction import CompactionOptions, Pin
 from sapwood.sources.memory_tool import memory_tool_source
 from sapwood.sources.skill_files import load_skill, load_skills
@@ -364,6 +365,14 @@ class Configured:
         Raises ConfigError for what is no store.
         """
         return self._set(keeping=with_runs(self._config.keeping, store))
+
+    def with_inspector(self, inspector: Inspector | None) -> Self:
+        """Show each request to a function, with its ledger, just before the model gets it; None shows it to nobody.
+
+        For logs, tests and pages that show what a model saw; a request is frozen, so nothing can be changed. What the
+        function raises ends the turn. Subagents show theirs to their own inspector.
+        """
+        return self._set(inspector=inspector)
 
     @property
     def memory(self) -> "MemoryManager | None":
