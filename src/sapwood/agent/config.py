@@ -79,7 +79,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     retrieval_scope: RetrievalScope | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
     memory: "MemoryManager | None" = None
-    inspector: Inspector | None = None
+    inspectors: tuple[Inspector, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -3,7 +3,7 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -100,7 +100,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
-    inspector: is shown each request before it is sent. inherited: sources that subagents get as well, where they have
+    inspectors: are shown each request before it is sent. inherited: sources that subagents get as well, where they have
     none of that name. context_edits: what the provider itself does about a long context. retrieval_scope: which
     documents sources and tools may search; None for all.
     """
@@ -136,7 +136,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     inherited: tuple[ContextSource, ...] = ()
     retrieval_scope: RetrievalScope | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
-    inspector: Inspector | None = None
+    inspectors: Sequence[Inspector] = ()
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""
