@@ -9,10 +9,11 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from functools import partial
+from itertools import takewhile
 from typing import Any, TypeVar, cast
 
 from sapwood.agent.agent import Agent
@@ -21,7 +22,7 @@ from sapwood.core.approval import Answer
 from sapwood.core.cancel import CancelToken
 from sapwood.core.codec import to_json
 from sapwood.core.errors import ConfigError, ConflictError, RunCancelledError, StoreError
-from sapwood.core.events import AgentEvent, TurnResumed
+from sapwood.core.events import AgentEvent, RoundFinished, TurnFinished, TurnResumed
 from sapwood.core.messages import Message
 from sapwood.core.stored import RunSummary
 from sapwood.runtime.aio import AsyncioRuntime
@@ -43,7 +44,7 @@ RESTARTING = Failure("restarting", "The server is being restarted; the run goes 
 _LATER = {"retry-after": "5"}
 INTERRUPTED = Failure("interrupted", "The run was broken off. Go on with it, or say something new.")
 MAX_RESUMES = 3
-"""How often a run is gone on with by itself, so that one that takes the process down does not do so for ever."""
+"""How often a run is gone on with by itself without getting anywhere, as it may be what takes the process down."""
 
 
 def run_id_of(conversation_id: str, message_id: str) -> str:
@@ -214,7 +215,7 @@ class LiveRuns:
                 continue
             try:
                 events = await self.stored_events(item.run_id)
-                if sum(isinstance(event, TurnResumed) for event, _ in events) < MAX_RESUMES:
+                if _tries(events) < MAX_RESUMES:
                     await self.resume(owner, item, "restart")
             except Exception as error:  # noqa: BLE001 - the door: one run that cannot go on keeps no other from it
                 _log.warning("run %s could not be gone on with: %s", item.run_id, error)
@@ -351,6 +352,13 @@ class LiveRuns:
         if not agent.can_ask:
             agent.with_approval(defer=True)
         return agent.with_inspector(partial(self.seen.add, log.run_id))
+
+
+def _tries(events: Sequence[Timed]) -> int:
+    """Return how often a run was gone on with since it last got anywhere."""
+    progress = (RoundFinished, TurnFinished)
+    since = takewhile(lambda item: not isinstance(item[0], progress) or item[0].path, reversed(events))
+    return sum(isinstance(event, TurnResumed) for event, _ in since)
 
 
 def _seen(first: "asyncio.Future[None]") -> None:

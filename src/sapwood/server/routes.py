@@ -5,6 +5,7 @@ changes something is JSON, so that no form of another site can send it.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -49,6 +50,7 @@ class Routes:
         self._authorize = authorize
         self._rate = RateLimit(settings.requests_per_minute)
         self._about = about
+        self._encoder = partial(AiSdkEncoder, max_bytes=settings.max_event_bytes)
 
     # -- the AI SDK's ------------------------------------------------------------------------------
 
@@ -63,7 +65,7 @@ class Routes:
             log, start = await self._prompted(request, principal, conversation_id, posted)
         except RunPausedError as error:
             raise await self._waiting(conversation_id, error) from error
-        return self.stream(log, principal, AiSdkEncoder, start)
+        return self.stream(log, principal, self._encoder, start)
 
     async def _prompted(
         self, request: Request, principal: Principal, conversation_id: str, posted: Posted
@@ -96,7 +98,7 @@ class Routes:
         if not answers:
             raise HttpError(409, "conflict", "Nothing in the last message answers what this run waits for.")
         log = await self._runs.resume(principal, summary, id_of(request), answers)
-        return self.stream(log, principal, AiSdkEncoder, log.segment)
+        return self.stream(log, principal, self._encoder, log.segment)
 
     async def rejoin(self, request: Request) -> Response:
         """Stream the run that stands on a thread from its start; 204 where none does."""
@@ -104,7 +106,7 @@ class Routes:
         active = await self._runs.active(conversation_of(principal, request.path_params["thread_id"]))
         if active is None:
             return Response(None, 204)
-        return self.stream(await self._runs.log_of(active), principal, AiSdkEncoder, Place())
+        return self.stream(await self._runs.log_of(active), principal, self._encoder, Place())
 
     async def stop_thread(self, request: Request) -> Response:
         """Stop the run of a thread, which the body names: a stop that comes late never hits a newer run."""
@@ -158,7 +160,7 @@ class Routes:
             start = Place.read(after) if after else Place()
         except ValueError:
             raise ConfigError(f"after is the id of an event, such as 12 or 12.80, not {after[:40]!r}") from None
-        return self.stream(await self._runs.log_of(summary), principal, AiSdkEncoder, start)
+        return self.stream(await self._runs.log_of(summary), principal, self._encoder, start)
 
     async def stop_run(self, request: Request) -> Response:
         """Stop a run."""
@@ -239,7 +241,7 @@ class Routes:
             raise await self._waiting(summary.conversation_id or "", error) from error
         if "application/json" in request.headers.get("accept", ""):
             return await self._state(summary.run_id, 202)
-        return self.stream(log, principal, AiSdkEncoder, log.segment)
+        return self.stream(log, principal, self._encoder, log.segment)
 
     async def _named(self, principal: Principal, request: Request) -> RunSummary:
         return await self._own(principal, request.path_params["run_id"])

@@ -13,6 +13,9 @@ from sapwood.core.events import AgentEvent, TextDelta, ThinkingDelta
 from sapwood.core.journal import ends_segment
 from sapwood.server.journal_events import Timed
 
+MAX_PIECE = 50_000
+"""Characters of text that one event gives a reader who was slow."""
+
 
 class Place(NamedTuple):
     """A place in a log: entries before it, and characters of the entry there that were read.
@@ -148,8 +151,9 @@ class RunLog:
                 continue
             stops_here = until is not None and number == until.entry
             stop = until.offset if until is not None and stops_here else entry.length
-            if stop > offset:
-                text, offset = entry.between(offset, stop), stop
+            while offset < stop:
+                end = min(stop, offset + MAX_PIECE)
+                text, offset = entry.between(offset, end), end
                 yield entry.kind(path=entry.path, text=text), entry.at, Place(number, offset)
             if stops_here or number + 1 >= len(self._entries):
                 return  # more of it may come

@@ -16,8 +16,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     on_disconnect: what becomes of a run whose last reader has gone: it goes on and can be joined again (`continue`), or
     it is stopped (`cancel`). on_restart: what becomes of runs that a crash broke off: those of the last
-    `resume_within_seconds` go on by themselves, each at most three times (`resume`), or all wait for somebody to go on
-    with them (`mark`). Effects that a run has had are never repeated.
+    `resume_within_seconds` go on by themselves, each at most three times in a row (`resume`), or all wait for somebody
+    to go on with them (`mark`). Effects that a run has had are never repeated.
     heartbeat_seconds: silence after which a comment is sent, so that no proxy closes the connection.
     stall_seconds: how long a client may take nothing before its connection is closed; the run goes on.
     keep_seconds: how long the log of a run that is over stays in memory. stop_seconds: how long a stop may take.

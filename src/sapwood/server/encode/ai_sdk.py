@@ -45,6 +45,7 @@ from sapwood.server.encode.shown import finish_reason, limit_note, shown_error, 
 from sapwood.server.encode.ui_message import MessageBuilder
 
 Chunks = list[wire.AnyChunk]
+MAX_BYTES = 1_000_000
 _json = msgspec.json.Encoder()
 _Output = partial(wire.ToolOutputAvailable, dynamic=True, provider_executed=True)
 _Failed = partial(wire.ToolOutputError, dynamic=True, provider_executed=True)
@@ -53,7 +54,8 @@ _Failed = partial(wire.ToolOutputError, dynamic=True, provider_executed=True)
 class AiSdkEncoder:
     """The chunks of one reader of a run.
 
-    run_id: the id of the assistant's message. thread_id: for its metadata.
+    run_id: the id of the assistant's message. thread_id: for its metadata. max_bytes: of one chunk; a larger output of
+    a tool is replaced by a note, and a larger data part is left out.
 
     >>> encoder = AiSdkEncoder("r1", "t1")
     >>> encoder.encode(TextDelta(text="Hello"), 0.0)[-1]
@@ -64,9 +66,10 @@ class AiSdkEncoder:
     headers: ClassVar[dict[str, str]] = {"x-vercel-ai-ui-message-stream": "v1"}
     ending: ClassVar[str] = "[DONE]"
 
-    def __init__(self, run_id: str, thread_id: str) -> None:
+    def __init__(self, run_id: str, thread_id: str, *, max_bytes: int = MAX_BYTES) -> None:
         self._run_id = run_id
         self._thread_id = thread_id
+        self._max_bytes = max_bytes
         self._turn = _Turn()
         self._has_begun = False
         self._lanes: dict[tuple[str, ...], _Lane] = {}
@@ -75,7 +78,7 @@ class AiSdkEncoder:
 
     def encode(self, event: AgentEvent, at: float) -> list[str]:
         """Return the JSON of the chunks of an event. at: when it came, in seconds since 1970; 0 where nobody knows."""
-        return [_json.encode(chunk).decode() for chunk in self.chunks(event, at)]
+        return [json for chunk in self.chunks(event, at) for json in self._sized(chunk)]
 
     def skip(self, event: AgentEvent, at: float) -> None:
         """Take in an event of an earlier segment, whose chunks the client has."""
@@ -112,6 +115,20 @@ class AiSdkEncoder:
             return [*found, wire.Abort(reason="stopped")]
         metadata = self._metadata(ended)
         return [*found, wire.Finish(finish_reason=finish_reason(ended.stopped_by), message_metadata=metadata)]
+
+    def _sized(self, chunk: wire.AnyChunk) -> list[str]:
+        """Return a chunk as JSON; what is too large is left out, and of a tool's output it is said."""
+        json = _json.encode(chunk)
+        if len(json) <= self._max_bytes:
+            return [json.decode()]
+        if isinstance(chunk, wire.ToolOutputAvailable):
+            note = f"[{len(json):,} bytes, too large to be sent here]"
+            return [_json.encode(_Output(tool_call_id=chunk.tool_call_id, output=note)).decode()]
+        if isinstance(chunk, wire.DataSubagent):  # whoever read the lane as it went has it
+            short = wire.SubagentNote(path=chunk.data.path, agent=chunk.data.agent)
+            return [_json.encode(wire.DataSubagent(id=chunk.id, data=short)).decode()]
+        is_note = isinstance(chunk, wire.DataContext | wire.DataOutput | wire.DataSubagentChunk)
+        return [] if is_note else [json.decode()]
 
     def _begun(self) -> Chunks:
         if self._has_begun:
