@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from copy import copy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from sapwood.agent.agent import Agent
 from sapwood.core.errors import ConfigError
+from sapwood.server.ag_ui_route import AgUiRoute
 from sapwood.server.guard import LOCAL_HOSTS, Guard
 from sapwood.server.live_runs import LiveRuns
 from sapwood.server.openapi import document
@@ -115,7 +117,8 @@ def create_app(
         await app.stop()
 
     # A bare router: what a route raises reaches the guard, and nothing in between answers for it.
-    router = Router(routes=[*_api(routes), *(_page() if page else [])], lifespan=lifespan, redirect_slashes=False)
+    routes_of = [*_api(routes, AgUiRoute(runs, routes)), *(_page() if page else [])]
+    router = Router(routes=routes_of, lifespan=lifespan, redirect_slashes=False)
     guarded = Guard(
         router,
         origins=origins,
@@ -152,10 +155,10 @@ class _Kept:
 
 
 def _about(agent: Agent) -> dict[str, Any]:
-    return {"model": agent.model, "window": agent.window}
+    return {"model": agent.model, "window": agent.window, "agUi": find_spec("ag_ui") is not None}
 
 
-def _api(routes: Routes) -> list[BaseRoute]:
+def _api(routes: Routes, ag_ui: AgUiRoute) -> list[BaseRoute]:
     table: list[tuple[str, str, Handler]] = [
         ("POST", "/api/chat", routes.chat),
         ("GET", "/api/chat/{thread_id}/stream", routes.rejoin),
@@ -169,6 +172,7 @@ def _api(routes: Routes) -> list[BaseRoute]:
         ("POST", "/api/runs/{run_id}/decide", routes.decide),
         ("POST", "/api/runs/{run_id}/resume", routes.resume),
         ("GET", "/api/runs/{run_id}/context", routes.context),
+        ("POST", "/api/ag-ui", ag_ui.answer),
         ("GET", "/api/info", routes.info),
         ("GET", "/health", routes.health),
         ("GET", "/openapi.json", _openapi),

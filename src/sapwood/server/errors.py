@@ -17,6 +17,7 @@ from sapwood.core.errors import (
     LLMError,
     LLMTimeoutError,
     ModelNotFoundError,
+    ProviderNotInstalledError,
     RateLimitError,
     RunPausedError,
     StoreError,
@@ -74,6 +75,8 @@ def http_error(error: Exception) -> HttpError | None:
             return HttpError(401, "unauthorized", str(error), headers={"www-authenticate": "Bearer"})
         case Forbidden():
             return HttpError(403, "forbidden", str(error))
+        case ProviderNotInstalledError():
+            return HttpError(501, "not_installed", "This server lacks what answers that; see its log.")
         case HTTPException(status_code=status):
             what = "There is nothing here by that name." if status == 404 else "This cannot be asked for in that way."
             return HttpError(

@@ -30,7 +30,7 @@ from sapwood.runtime.shielded import to_the_end
 from sapwood.server.errors import HttpError, failure_of
 from sapwood.server.journal_events import Timed, as_streamed
 from sapwood.server.principal import Principal, owner_of
-from sapwood.server.run_log import Failure, RunLog
+from sapwood.server.run_log import Failure, Place, RunLog
 from sapwood.server.seen import SeenRequests
 from sapwood.server.settings import Settings
 
@@ -173,6 +173,16 @@ class LiveRuns:
     def live(self, run_id: str) -> RunLog | None:
         """Return the log of a run that goes on here."""
         return self._logs.get(run_id) if run_id in self._tasks else None
+
+    def segment_named(self, run_id: str, name: str) -> tuple[RunLog, Place] | None:
+        """Return the log of a run and where the segment began that a client named so; None where nobody knows."""
+        log = self._logs.get(run_id)
+        return (log, log.segments[name]) if log is not None and name in log.segments else None
+
+    async def newest(self, conversation_id: str) -> RunSummary | None:
+        """Return the run of a conversation that began last."""
+        found = await self.ask(self.store.runs.list, limit=1, conversation_id=conversation_id)
+        return found[0] if found else None
 
     async def active(self, conversation_id: str) -> RunSummary | None:
         """Return the run that stands on a conversation: it goes on, waits for a person, or was broken off."""

@@ -65,6 +65,13 @@ def error_reply(error: HttpError, request_id: str) -> Response:
     return JsonReply(body, error.status, headers=error.headers)
 
 
+class FrameReply(Response):
+    """A stream that is over: a few payloads."""
+
+    def __init__(self, payloads: list[str], media_type: str) -> None:
+        super().__init__("".join(_framed(payloads, "")).encode(), 200, _HEADERS, media_type)
+
+
 class EventStream(Response):
     """The stream of a run.
 

@@ -80,7 +80,7 @@ class RunLog:
     """The events of one run in this process.
 
     run_id, conversation_id: whose. is_live: a segment runs here. failure: of the last segment. segment: where it began.
-    over_at: when it ended, on the loop's clock.
+    segments: where those began that a client has named. over_at: when it ended, on the loop's clock.
     """
 
     def __init__(self, run_id: str, conversation_id: str) -> None:
@@ -89,6 +89,7 @@ class RunLog:
         self.is_live = False
         self.failure: Failure | None = None
         self.segment = Place()
+        self.segments: dict[str, Place] = {}
         self.readers = 0
         self.over_at = 0.0
         self._entries: list[_Entry] = []

@@ -41,7 +41,7 @@ from sapwood.core.ledger import ContextLedger
 from sapwood.core.limits import LimitBreach
 from sapwood.core.tools import FINAL_RESULT
 from sapwood.server.encode import chunks as wire
-from sapwood.server.encode.shown import finish_reason, limit_note, shown_error, shown_output, used
+from sapwood.server.encode.shown import PROVIDER_FAILED, finish_reason, limit_note, shown_error, shown_output, used
 from sapwood.server.encode.ui_message import MessageBuilder
 
 Chunks = list[wire.AnyChunk]
@@ -339,7 +339,7 @@ class _Turn:
         if id not in self._ids:
             return []
         if event.is_error:
-            return [_Failed(tool_call_id=id, error_text="The provider's tool failed."), *self._time(id, at)]
+            return [_Failed(tool_call_id=id, error_text=PROVIDER_FAILED), *self._time(id, at)]
         return [_Output(tool_call_id=id, output=event.value), *self._time(id, at)]
 
 

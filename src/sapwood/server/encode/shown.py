@@ -6,7 +6,7 @@ Source: decision 4: streams to servers and user interfaces get the generic text 
 from typing import Any
 
 from sapwood.core.diagnostics import Cause, TurnDiagnostics
-from sapwood.core.events import ToolFinished
+from sapwood.core.events import ServerToolFinished, ToolFinished
 from sapwood.core.limits import LimitBreach
 from sapwood.server.encode.chunks import FinishReason, LimitNote, TokenCount
 
@@ -21,8 +21,17 @@ _FINISH: dict[Cause, FinishReason] = {
 }
 
 
-def shown_error(event: ToolFinished) -> str:
-    """Return the text of a call that failed: its result, or the generic text where that tells of the inside."""
+PROVIDER_FAILED = "The provider's tool failed."
+
+
+def shown_error(event: ToolFinished | ServerToolFinished) -> str:
+    """Return the text of a call that failed: its result, or the generic text where that tells of the inside.
+
+    >>> shown_error(ToolFinished(key="k", tool_call_id="c", name="f", result="OSError: x", shown="Internal error"))
+    'Internal error'
+    """
+    if isinstance(event, ServerToolFinished):
+        return PROVIDER_FAILED
     return event.shown if event.shown is not None else event.result
 
 

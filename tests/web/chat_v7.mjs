@@ -1,0 +1,4 @@
+import * as ai from "ai7";
+import { converse } from "./chat.mjs";
+
+await converse(ai);
