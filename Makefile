@@ -43,7 +43,8 @@ test: $(VENV)/test ## every test on every Python here
 	@scripts/test
 
 soak: $(VENV)/test ## the tests that take more than ten seconds
-	$(BIN)/python -m pytest -m soak -n 2 --timeout 600
+	$(BIN)/python -m pytest -m "soak and not alone" -n 2 --timeout 600
+	$(BIN)/python -m pytest -m "soak and alone" --timeout 600
 
 check: $(VENV)/check ## lint, format, types, layers, architecture
 	$(BIN)/ruff check .

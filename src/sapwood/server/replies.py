@@ -127,6 +127,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the segment is over or the client is gone."""
         self._log.readers += 1
+        self._since = asyncio.get_running_loop().time()
         self._streams.add(self)
         leaving = asyncio.create_task(_gone(receive))
         sending = self._sending = asyncio.create_task(self._send(send))
@@ -154,7 +155,6 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         log, encoder, place = self._log, self._encoder, Place()
         loop = asyncio.get_running_loop()
-        self._since = loop.time()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for event, at, after in log.read(place, self._start):
             encoder.skip(event, at)
