@@ -113,7 +113,7 @@ def kinds(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def test_every_kind_of_event_is_a_chunk_that_the_ai_sdk_takes() -> None:
-    found = told(EVENTS)
+    found = told(EVENTS, at=1.0)
     done = node("check_chunks.mjs", stdin="\n".join(json.dumps(item) for item in found))
     assert (done["problems"], done["checked"]) == ([], len(found))
     assert not V7_ONLY & set(kinds(found))
