@@ -11,9 +11,14 @@ const built = await build({
   build: {
     write: false,
     minify: true,
+    modulePreload: false,
     target: "es2022",
-    lib: { entry: `${root}src/index.ts`, formats: ["es"], fileName: "index" },
-    rollupOptions: { external: ["react"] },
+    rollupOptions: {
+      input: `${root}src/index.ts`,
+      external: ["react"],
+      // The library mode of Vite leaves the blanks in, for a bundler that comes after it.
+      preserveEntrySignatures: "strict",
+    },
   },
 });
 const [{ output }] = [built].flat();

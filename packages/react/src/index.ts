@@ -30,7 +30,8 @@ export {
   withReplay,
   type Thread,
 } from "./reducer.js";
-export { AssistantStore, type AssistantSnapshot, type AssistantStatus } from "./store.js";
+export type { AssistantSnapshot, AssistantStatus } from "./snapshot.js";
+export { AssistantStore } from "./store.js";
 export { AssistantError, readChunks } from "./stream.js";
 export { useAssistant, type UseAssistant } from "./useAssistant.js";
 export type * from "./wire.js";

@@ -4,10 +4,11 @@
 // a part is applied before `onPart` hears of it; `onDone` runs once for every stream, after `busy` was reset; options
 // are read when they are needed, so the newest callbacks are called.
 
-import { abortable, pause } from "./abortable.js";
+import { abortable } from "./abortable.js";
 import { Connection, type StoredThread, type Streaming } from "./connection.js";
+import { follow, type Cut } from "./follow.js";
 import { newId } from "./id.js";
-import type { Decision, Outcome, UseAssistantOptions } from "./options.js";
+import type { Decision, UseAssistantOptions } from "./options.js";
 import type { AssistantItem, FilePart, ToolPart, UserItem } from "./parts.js";
 import {
   askedIn,
@@ -23,58 +24,12 @@ import {
   withTool,
   type Thread,
 } from "./reducer.js";
-import { AssistantError, readBatches } from "./stream.js";
-import type { AgentPart, AnyChunk, WaitingNote } from "./wire.js";
-
-/** `submitted`: sent, and nothing came yet. `waiting`: for a person, or for a result from outside. */
-export type AssistantStatus = "ready" | "submitted" | "streaming" | "waiting" | "error";
-
-/** What a conversation looks like at one moment. */
-export interface AssistantSnapshot {
-  /** What was said, oldest first. What did not change is the same object as before. */
-  readonly items: readonly AssistantItem[];
-  /** The text of the input box. */
-  readonly input: string;
-  /** A stream runs: `send` has no effect. */
-  readonly busy: boolean;
-  readonly status: AssistantStatus;
-  /** What the last stream ended with; null again with the next one. */
-  readonly error: unknown;
-  /** The model did not answer and is asked again in some seconds. */
-  readonly retry: WaitingNote | null;
-  /** A thread is being loaded. */
-  readonly loading: boolean;
-  /** Of the server; null before the first `send` of a new thread. */
-  readonly threadId: string | null;
-  /** Of the newest answer. */
-  readonly runId: string | null;
-  /** The server broke off in the middle of the newest answer; `resume` goes on with it. */
-  readonly interrupted: boolean;
-  /** There are older messages; `loadMore` fetches them. */
-  readonly hasMore: boolean;
-}
+import type { AssistantSnapshot, AssistantStatus } from "./snapshot.js";
+import { AssistantError } from "./stream.js";
+import { newTurn, type Turn } from "./turn.js";
+import type { AgentPart, AnyChunk } from "./wire.js";
 
 type Input = AgentPart | AnyChunk;
-
-/** One stream. ghost: the thread it goes on filling, unseen, once `reset` emptied the one that is shown. */
-interface Turn {
-  readonly spoken: boolean;
-  readonly abort: AbortController;
-  readonly settled: Promise<void>;
-  readonly settle: () => void;
-  isReplay: boolean;
-  hasStarted: boolean;
-  wantsStop: boolean;
-  outcome: Outcome;
-  ghost: Thread | null;
-  failure: AssistantError | null;
-}
-
-/** Where a stream was cut off. */
-interface Cut {
-  readonly runId: string;
-  readonly after: string;
-}
 
 export class AssistantStore {
   private options: UseAssistantOptions;
@@ -116,7 +71,7 @@ export class AssistantStore {
   /** Return what the conversation looks like; the same object until something changed. */
   readonly getSnapshot = (): AssistantSnapshot => {
     this.snapshot ??= {
-      items: this.items(),
+      items: itemsOf(this.thread),
       input: this.input,
       busy: this.turn !== null,
       status: this.status(),
@@ -155,6 +110,7 @@ export class AssistantStore {
     this.spoken = spoken;
     this.thread = withPrompt(this.thread, user, newId());
     this.runId = null;
+    if (!this.options.stream) this.threadId ??= newId();
     const turn = this.begin();
     await this.take(turn, this.options.stream ? this.plain(turn, text, history) : this.posted(turn, user));
   };
@@ -193,7 +149,9 @@ export class AssistantStore {
         return streaming;
       };
       // What goes wrong is in `error`: nobody awaits the end of a run that was joined.
-      this.take(turn, this.chunks(turn, open)).catch(() => undefined).finally(() => resolve(false));
+      this.take(turn, this.chunks(turn, open, cut))
+        .catch(() => undefined)
+        .finally(() => resolve(false));
     });
   };
 
@@ -314,70 +272,32 @@ export class AssistantStore {
   }
 
   private posted(turn: Turn, user: UserItem): AsyncGenerator<readonly Input[]> {
-    const threadId = (this.threadId ??= newId());
-    this.opened ??= threadId;
-    const parts = [...(user.text ? [{ type: "text", text: user.text }] : []), ...(user.files ?? []).map((file) => ({ ...file }))];
-    return this.chunks(turn, () => this.connection.chat(threadId, { id: user.id, role: "user", parts }, turn.abort.signal));
+    const said = user.text ? [{ type: "text", text: user.text }] : [];
+    const parts = [...said, ...(user.files ?? []).map((file) => ({ ...file }))];
+    const message = { id: user.id, role: "user", parts } as const;
+    return this.chunks(turn, () => this.connection.chat(this.threadId as string, message, turn.abort.signal));
   }
 
   /** The chunks of a run; a connection that breaks is taken up again after the last event that came. */
-  private async *chunks(turn: Turn, open: () => Promise<Streaming | null>): AsyncGenerator<readonly Input[]> {
-    const { signal } = turn.abort;
-    let streaming = await open();
-    let after = "";
-    while (streaming) {
-      if (streaming.runId !== undefined) this.began(turn, streaming.runId);
-      const ending = { complete: false };
-      let cause: unknown;
-      try {
-        for await (const batch of abortable(readBatches(streaming.body, ending), signal)) {
-          after = batch.at(-1)?.id || after;
-          yield batch.map((item) => item.chunk);
-        }
-      } catch (error) {
-        cause = error;
-      }
-      const { runId } = this;
-      if (ending.complete) this.cut = null;
-      else if (runId !== null && after) this.cut = { runId, after };
-      if (ending.complete || signal.aborted) return;
-      streaming = await this.again(turn, runId, after, cause);
-    }
-  }
-
-  private async again(turn: Turn, runId: string | null, after: string, cause: unknown): Promise<Streaming | null> {
+  private chunks(
+    turn: Turn,
+    open: () => Promise<Streaming | null>,
+    from: Cut | null = null,
+  ): AsyncGenerator<readonly Input[]> {
     const { maxReconnects = 5, reconnectDelay = 500 } = this.options;
-    const { signal } = turn.abort;
-    for (let attempt = 0; runId !== null && attempt < maxReconnects; attempt += 1) {
-      await pause(reconnectDelay * 2 ** attempt, signal);
-      if (signal.aborted) return null;
-      try {
-        const streaming = await this.connection.follow(runId, after, signal);
-        if (!after) turn.isReplay = true;
-        return streaming;
-      } catch (error) {
-        if (signal.aborted) return null;
-        if (!(error instanceof AssistantError && (error.code === "network" || error.status >= 500))) throw error;
-      }
-    }
-    throw new AssistantError("the connection broke", { code: "network", cause });
+    return follow(open, turn.abort.signal, {
+      from,
+      maxReconnects,
+      reconnectDelay,
+      again: (runId, after) => this.connection.follow(runId, after, turn.abort.signal),
+      onRun: (runId) => this.began(turn, runId),
+      onCut: (cut) => (this.cut = cut),
+      onReplay: () => (turn.isReplay = true),
+    });
   }
 
   private begin({ isReplay = false }: { isReplay?: boolean } = {}): Turn {
-    let settle: () => void = () => undefined;
-    const settled = new Promise<void>((resolve) => (settle = resolve));
-    this.turn = {
-      spoken: this.spoken,
-      abort: new AbortController(),
-      settled,
-      settle,
-      isReplay,
-      hasStarted: false,
-      wantsStop: false,
-      outcome: "done",
-      ghost: null,
-      failure: null,
-    };
+    this.turn = newTurn({ spoken: this.spoken, isReplay });
     this.error = null;
     this.isPaused = false;
     this.isInterrupted = false;
@@ -408,8 +328,6 @@ export class AssistantStore {
     if (input.type === "start") {
       if (turn.isReplay) thread = withReplay(thread, input.messageId);
       turn.isReplay = false;
-      const runId = input.messageMetadata?.runId;
-      if (runId && !turn.ghost) this.began(turn, runId);
     }
     if (input.type === "abort") turn.outcome = "stopped";
     if (input.type === "error") turn.failure = new AssistantError(input.errorText, { code: "run_failed" });
@@ -528,10 +446,6 @@ export class AssistantStore {
   private run(): string {
     if (this.runId === null) throw new AssistantError("no run of a server is here to go on with", { code: "no_run" });
     return this.runId;
-  }
-
-  private items(): readonly AssistantItem[] {
-    return itemsOf(this.thread);
   }
 
   private status(): AssistantStatus {

@@ -44,12 +44,18 @@ export async function* readChunks(body: ReadableStream<Uint8Array>): AsyncGenera
   }
 }
 
-/** Read the chunks of a body, those that arrived together at once. ending: is told whether the last line came. */
+/**
+ * Read the chunks of a body, those that arrived together at once. ending: is told whether the last line came. signal: ends
+ * it at once, also where the body knows nothing of the signal.
+ */
 export async function* readBatches(
   body: ReadableStream<Uint8Array>,
   ending: Ending = { complete: false },
+  signal?: AbortSignal,
 ): AsyncGenerator<readonly Numbered[], void, undefined> {
   const reader = body.getReader();
+  const cancel = (): void => void reader.cancel().catch(() => undefined);
+  signal?.addEventListener("abort", cancel);
   const decoder = new TextDecoder();
   const frames = new FrameReader();
   let finished = false;
@@ -63,8 +69,9 @@ export async function* readBatches(
       if (done) return;
     }
   } finally {
+    signal?.removeEventListener("abort", cancel);
     // What is left of the body is not read; the connection is given back.
-    if (!finished) reader.cancel().catch(() => undefined);
+    if (!finished) cancel();
   }
 }
 

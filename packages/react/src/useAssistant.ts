@@ -1,7 +1,8 @@
 import { useEffect, useLayoutEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import type { UseAssistantOptions } from "./options.js";
-import { AssistantStore, type AssistantSnapshot } from "./store.js";
+import type { AssistantSnapshot } from "./snapshot.js";
+import { AssistantStore } from "./store.js";
 
 // On a server there is no layout, and React 18 says so in a warning.
 const useLatestEffect = typeof window === "undefined" ? useEffect : useLayoutEffect;
