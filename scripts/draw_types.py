@@ -1,4 +1,4 @@
-"""Draw the types of the wire, as TypeScript, for the packages in `packages/`, or check (`--check`) that they are current.
+"""Draw the types of the wire, as TypeScript, for `packages/react`, or check (`--check`) that they are current.
 
 Each type is a Struct of `sapwood.server.encode.chunks` or of `sapwood.core.parts`, as msgspec describes it in JSON
 Schema; its comment is the Struct's docstring. A field that has a default may be absent on the wire, and is optional.

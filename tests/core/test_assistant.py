@@ -73,7 +73,8 @@ def test_what_an_input_does_not_touch_stays_the_same_object() -> None:
     for given in (AgentTextPart("One. "), AgentToolPart("a", {}), AgentTextPart("Two")):
         thread = reduce(thread, given)
     after = reduce(thread, AgentTextPart("."))
-    assert thread.open is not None and after.open is not None
+    assert thread.open is not None
+    assert after.open is not None
     assert after.past is thread.past
     assert [new is old for new, old in zip(after.open.item.parts, thread.open.item.parts, strict=True)] == [
         True,
@@ -101,9 +102,7 @@ def test_a_thread_without_an_open_answer_takes_nothing() -> None:
 
 def test_a_thread_that_was_read_goes_on_in_its_last_answer() -> None:
     lane = {"type": "data-subagent", "id": "c", "data": {"path": ["c"], "agent": "cook", "parts": []}}
-    (item,) = from_ui_messages(
-        [{"id": "r1", "role": "assistant", "parts": [lane, {"type": "text", "text": "One. "}]}]
-    )
+    (item,) = from_ui_messages([{"id": "r1", "role": "assistant", "parts": [lane, {"type": "text", "text": "One. "}]}])
     nested = {"type": "data-subagent-chunk", "data": {"path": ["c"], "agent": "cook", "chunk": {"type": "start-step"}}}
     thread = reduce(reduce(thread_of([item]), nested), {"type": "text-delta", "id": "5", "delta": "Two."})
     assert isinstance(item, ReplyItem)

@@ -46,7 +46,7 @@ export function draftFrom(parts: readonly AssistantPart[]): Draft {
 
 /** Return the draft with a part that is complete: text joins the text before it, others are appended as they are. */
 export function withPart(draft: Draft, part: AssistantPart): Draft {
-  if (part.type === "text" || part.type === "thinking") return joined(draft, part.type, part.text);
+  if (part.type === "text") return joined(draft, part.type, part.text);
   return { ...draft, parts: [...draft.parts, part] };
 }
 

@@ -37,7 +37,8 @@ class AssistantSession:
     """A conversation with an agent as a front end shows it: the items, the input box, and whether a turn runs.
 
     stream: answers a prompt, given the items before it; plain or async, and so is what it returns. on_part: called for
-    every part, in order, after it was applied. on_done: called at the end of every turn, failed or not. Both may be async.
+    every part, in order, after it was applied. on_done: called at the end of every turn, failed or not. Both may be
+    async.
 
     >>> import asyncio
     >>> from sapwood.core.parts import AgentTextPart

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sapwood.core.assistant_draft import Chunk, Draft, draft_from, draft_of, find_tool, with_chunk, with_part
+from sapwood.core.assistant_draft import Chunk, Draft, draft_from, draft_of, find_tool, made, with_chunk, with_part
 from sapwood.core.assistant_parts import (
     AssistantItem,
     AssistantPart,
@@ -34,7 +34,7 @@ Input: TypeAlias = AgentPart | Mapping[str, Any]
 """What a stream gives: a part of a turn, or the JSON of one or of a server's chunk."""
 
 _PLAIN = ("text", "tool", "memory", "context")
-_WHOLE: dict[str, Any] = {
+_WHOLE: dict[str, type[AssistantPart]] = {
     "file": FilePart,
     "data-ledger": LedgerPart,
     "data-limit": LimitPart,
@@ -154,8 +154,7 @@ def part_of(thread: Thread, given: Input) -> AssistantPart | None:
             lanes = (part for part in parts if isinstance(part, SubagentPart) and part.path == tuple(path))
             return next(lanes, None)
         case {"type": str(type)} if type in _WHOLE:
-            fields = given["data"] if "data" in given else {**given}
-            return msgspec.convert({**fields, "type": type.removeprefix("data-")}, _WHOLE[type])
+            return made(given.get("data", given), _WHOLE[type])
         case _:
             return None
 

@@ -1,8 +1,8 @@
 """The parts of one answer while it comes, and what a chunk of a server's stream does to them.
 
-Laws: nothing is changed in place; a part that a chunk does not touch stays the same object, and so does the draft where
-a chunk changes nothing; a subagent's lane is a draft of its own. `packages/react/src/draft.ts` does the same to the same
-chunks: the fixtures in `packages/react/fixtures` hold both to it.
+Laws: nothing is changed in place; a part that a chunk does not touch stays the same object, and so does the draft
+where a chunk changes nothing; a subagent's lane is a draft of its own. `packages/react/src/draft.ts` does the same to
+the same chunks: the fixtures in `packages/react/fixtures` hold both to it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -51,13 +51,9 @@ class Draft(Data, frozen=True):
 
 def with_part(draft: Draft, part: AssistantPart) -> Draft:
     """Return the draft with a whole part: text joins the text before it, others are appended as they are."""
-    match part:
-        case AgentTextPart(text=text):
-            return _joined(draft, "text", text)
-        case ThinkingPart(text=text):
-            return _joined(draft, "thinking", text)
-        case _:
-            return draft.replace(parts=(*draft.parts, part))
+    if isinstance(part, AgentTextPart):
+        return _joined(draft, "text", part.text)
+    return draft.replace(parts=(*draft.parts, part))
 
 
 def with_chunk(draft: Draft, chunk: Chunk) -> Draft:
@@ -68,7 +64,7 @@ def with_chunk(draft: Draft, chunk: Chunk) -> Draft:
         case {"type": "reasoning-delta", "id": str(id), "delta": str(delta)}:
             return _with_delta(draft, "thinking", id, delta)
         case {"type": "file"}:
-            return with_part(draft, _made(chunk, FilePart))
+            return with_part(draft, made(chunk, FilePart))
         case {"type": "data-subagent-chunk", "data": data}:
             return _with_lane_chunk(draft, data)
         case {"type": "data-subagent", "data": data}:
@@ -125,6 +121,7 @@ def _with_message_part(draft: Draft, part: Chunk) -> Draft:
 def _stored_tool(stored: Chunk) -> ToolPart:
     state = stored["state"]
     by_server = stored.get("providerExecuted", False)
+    approval: dict[str, Any] = stored.get("approval") or {}
     tool = ToolPart(
         stored["toolCallId"],
         stored.get("toolName") or stored["type"].removeprefix("tool-"),
@@ -133,7 +130,7 @@ def _stored_tool(stored: Chunk) -> ToolPart:
         title=stored.get("title", ""),
         provider_executed=by_server,
         external=not by_server and state != "input-streaming",
-        approval_id=(stored.get("approval") or {}).get("id"),
+        approval_id=approval.get("id"),
     )
     match state:
         case "approval-requested":
@@ -156,22 +153,23 @@ def _with_note(draft: Draft, type: str, data: Any) -> Draft:
             time = {"started_at": data["startedAt"], "ms": data["ms"]}
             return patched(draft, data["toolCallId"], lambda tool: tool.replace(**time))
         case "data-context":
-            return with_part(draft, _made(data, ContextPart))
+            return with_part(draft, made(data, ContextPart))
         case "data-compaction":
-            return with_part(draft, _made(data, CompactionPart))
+            return with_part(draft, made(data, CompactionPart))
         case "data-ledger":
-            ledger = _made(data, LedgerPart)
+            ledger = made(data, LedgerPart)
             return _put(draft, ledger, lambda part: isinstance(part, LedgerPart) and part.round == ledger.round)
         case "data-limit":
-            limit = _made(data, LimitPart)
+            limit = made(data, LimitPart)
             return _put(draft, limit, lambda part: isinstance(part, LimitPart) and part.name == limit.name)
         case "data-output":
-            return _put(draft, _made(data, OutputPart), lambda part: isinstance(part, OutputPart))
+            return _put(draft, made(data, OutputPart), lambda part: isinstance(part, OutputPart))
         case _:
             return draft
 
 
-def _made(data: Chunk, kind: type[T]) -> T:
+def made(data: Chunk, kind: type[T]) -> T:
+    """Return the part of this kind that these fields describe."""
     # The fields that a later server adds are left out.
     return msgspec.convert({key: value for key, value in data.items() if key != "type"}, kind)
 
