@@ -2,7 +2,7 @@
 
 import { pause } from "./abortable.js";
 import type { Streaming } from "./connection.js";
-import { AssistantError, readBatches } from "./stream.js";
+import { AssistantError, readBatches, type Numbered } from "./stream.js";
 import type { AnyChunk } from "./wire.js";
 
 /** Where a stream was cut off: the run, and the number of the last event that came. */
@@ -42,14 +42,18 @@ export async function* follow(
   while (streaming && !signal.aborted) {
     named(streaming.runId);
     const ending = { complete: false };
+    const held: Numbered[] = [];
     let cause: unknown;
     try {
       for await (const batch of readBatches(streaming.body, ending, signal)) {
         failures = 0;
-        after = batch.at(-1)?.id || after;
-        const chunks = batch.map((item) => item.chunk);
-        for (const chunk of chunks) if (chunk.type === "start") named(chunk.messageMetadata?.runId);
-        yield chunks;
+        for (const { chunk } of batch) if (chunk.type === "start") named(chunk.messageMetadata?.runId);
+        // An event is several chunks, of which the last is numbered. Half of one would come again after a break.
+        held.push(...batch);
+        const numbered = runId === undefined || ending.complete ? held.length : lastNumbered(held) + 1;
+        const whole = held.splice(0, numbered);
+        after = whole[lastNumbered(whole)]?.id ?? after;
+        if (whole.length > 0) yield whole.map((item) => item.chunk);
       }
     } catch (error) {
       // A chunk that is no JSON comes again with every try.
@@ -58,6 +62,7 @@ export async function* follow(
     } finally {
       follower.onCut(!ending.complete && runId !== undefined && after ? { runId, after } : null);
     }
+    if (ending.complete && held.length > 0) yield held.map((item) => item.chunk);
     if (ending.complete || signal.aborted) return;
     streaming = null;
     while (!streaming) {
@@ -88,4 +93,8 @@ async function reconnected(
     if (!mayPass && !signal.aborted) throw error;
     return null;
   }
+}
+
+function lastNumbered(batch: readonly Numbered[]): number {
+  return batch.findLastIndex((item) => item.id !== "");
 }

@@ -26,7 +26,7 @@ export class AssistantError extends Error {
   }
 }
 
-/** A chunk and its number in the run, by which a stream goes on after a break. */
+/** A chunk. id: after which a stream can go on, empty where more of the same event follows. */
 export interface Numbered {
   readonly id: string;
   readonly chunk: AnyChunk;
@@ -156,7 +156,10 @@ class FrameReader {
   }
 
   private close(found: Numbered[]): void {
-    if (this.lines.length === 0) return;
+    if (this.lines.length === 0) {
+      this.id = "";
+      return;
+    }
     const data = this.lines.join("\n");
     this.lines = [];
     if (data === DONE) {
@@ -164,5 +167,6 @@ class FrameReader {
     } else if (!this.complete) {
       found.push({ id: this.id, chunk: JSON.parse(data) as AnyChunk });
     }
+    this.id = "";
   }
 }

@@ -155,11 +155,12 @@ export interface DataLimit {
   readonly data: LimitNote;
 }
 
-/** The structured output. id: `output`. */
+/** The structured output. id: `output`. transient: it still grows, and is not a part of the message yet. */
 export interface DataOutput {
   readonly type: "data-output";
   readonly id: string;
   readonly data: OutputNote;
+  readonly transient?: boolean;
 }
 
 /** A subagent's turn that has ended. id: the calls that lead to it, joined by `/`. */

@@ -24,6 +24,31 @@ describe("a connection that breaks", () => {
     expect(now().status).toBe("ready");
   });
 
+  test("in the middle of an event, the whole event comes again", async () => {
+    const open = new OpenAnswer();
+    const half = `data: ${JSON.stringify({ type: "text-delta", id: "1", delta: "twice?" })}\n\n`;
+    const rest = new Response(sse([delta("once.", "1"), finish()], { first: 3 }));
+    const routes = new Routes().on(CHAT, open.response).on("GET /api/runs/r1/stream", rest);
+    const { now } = render(routes);
+    const turn = begun(() => now().send("Hi"));
+    await act(() => open.write(sse([start(), delta("Said ")], { isComplete: false }) + half));
+    await act(() => open.breakOff());
+    await act(() => turn);
+    expect(routes.asked[1]?.headers).toEqual({ "last-event-id": "2" });
+    expect(partsOf(now().items)).toEqual([text("Said once.")]);
+  });
+
+  test("the last words of a stream, which have no number, are read", async () => {
+    const open = new OpenAnswer();
+    const { now } = render(new Routes().on(CHAT, open.response));
+    const turn = begun(() => now().send("Hi"));
+    await act(() => open.write(sse([start(), delta("Hi")], { isComplete: false })));
+    await act(() => open.write(`data: ${JSON.stringify(finish())}\n\n`));
+    await act(() => open.write("data: [DONE]\n\n"));
+    await act(() => turn);
+    expect(now().items.at(-1)).toMatchObject({ metadata: { stoppedBy: "stop" } });
+  });
+
   test("before anything came, what it missed is read from the beginning", async () => {
     const open = new OpenAnswer();
     const routes = new Routes()
