@@ -1,6 +1,6 @@
 // This page in Chromium, against `sapwood serve`: node e2e.mjs
 //
-// PYTHON names the interpreter (else ../../.venv/bin/python), CHROMIUM the browser (else /usr/bin/chromium). No step waits
+// PYTHON names the interpreter (else ../../.venv/bin/python), SAPWOOD_CHROMIUM the browser (else /usr/bin/chromium). No step waits
 // for a time, only for what the page shows.
 
 import assert from "node:assert/strict";
@@ -16,7 +16,7 @@ import { build, preview } from "vite";
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "../..");
 const python = process.env.PYTHON ?? join(root, ".venv/bin/python");
-const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const executablePath = process.env.SAPWOOD_CHROMIUM ?? "/usr/bin/chromium";
 for (const path of [python, executablePath]) {
   if (!existsSync(path)) {
     console.log(`skipped: there is no ${path}`);

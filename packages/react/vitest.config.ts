@@ -3,16 +3,16 @@ import { defineConfig } from "vitest/config";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-const shared = { environment: "jsdom", include: ["test/**/*.test.{ts,tsx}"], testTimeout: 30_000 } as const;
+const shared = { environment: "jsdom", pool: "threads", testTimeout: 30_000 } as const;
 
 // Of the two builds of the library only this one has imports, which can be led to React 18.
 const TESTING_LIBRARY = "node_modules/@testing-library/react/dist/@testing-library/react.esm.js";
 
-// Every test twice: on the React that is installed here, and on React 18.
+// What needs React runs twice: on the one that is installed here, and on React 18.
 export default defineConfig({
   test: {
     projects: [
-      { test: { ...shared, name: "react-19", env: { REACT: "19" } } },
+      { test: { ...shared, include: ["test/*.test.{ts,tsx}"], name: "react-19", env: { REACT: "19" } } },
       {
         resolve: {
           alias: [
@@ -23,7 +23,7 @@ export default defineConfig({
             { find: /^react-dom\/(.*)$/, replacement: at("test/react-18/node_modules/react-dom/$1") },
           ],
         },
-        test: { ...shared, name: "react-18", env: { REACT: "18" }, server: { deps: { inline: [/@testing-library\/react/] } } },
+        test: { ...shared, include: ["test/*.test.tsx"], name: "react-18", env: { REACT: "18" }, server: { deps: { inline: [/@testing-library\/react/] } } },
       },
     ],
   },

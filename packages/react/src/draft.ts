@@ -295,14 +295,25 @@ function withLaneChunk(draft: Draft, { path, agent, chunk }: SubagentChunk): Dra
     done,
     ...(chunk.type === "error" ? { error: chunk.errorText } : {}),
   };
-  return put({ ...draft, lanes: { ...draft.lanes, [key]: lane } }, part, (other) => isLaneOf(other, key));
+  return withLanePart({ ...draft, lanes: { ...draft.lanes, [key]: lane } }, key, part);
 }
 
 function withLane(draft: Draft, { path, agent, parts }: SubagentNote): Draft {
   const key = path.join("/");
   const lane = draftOf((parts ?? []) as readonly UIMessagePart[]);
   const part: SubagentPart = { type: "subagent", path, agent, parts: lane.parts, done: true };
-  return put({ ...draft, lanes: { ...draft.lanes, [key]: lane } }, part, (other) => isLaneOf(other, key));
+  return withLanePart({ ...draft, lanes: { ...draft.lanes, [key]: lane } }, key, part);
+}
+
+function withLanePart(draft: Draft, key: string, part: SubagentPart): Draft {
+  const at = findLast(draft.parts, (other) => isLaneOf(other, key));
+  if (at >= 0) return replaced(draft, at, part);
+  const call = findTool(draft, key);
+  if (call < 0) return withPart(draft, part);
+  // After the call that began it: a stream tells of a lane at once, a stored message only when it has ended.
+  const parts = [...draft.parts.slice(0, call + 1), part, ...draft.parts.slice(call + 1)];
+  const spans = draft.spans.map((span) => (span.part > call ? { ...span, part: span.part + 1 } : span));
+  return { ...draft, parts, spans };
 }
 
 // -- places ----------------------------------------------------------------------------------------

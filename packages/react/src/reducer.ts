@@ -96,7 +96,7 @@ export function isWaiting(thread: Thread): boolean {
   const item = thread.open?.item;
   if (!item || item.error !== undefined) return false;
   const cause = item.metadata?.stoppedBy;
-  if (cause) return cause === "approval" || cause === "limit_ask";
+  if (cause) return asks(cause);
   return item.parts.some((part) => part.type === "tool" && part.state === "waiting");
 }
 
@@ -105,8 +105,7 @@ export function fromUIMessages(messages: readonly UIMessage[]): readonly Assista
   return messages.flatMap((message): AssistantItem[] => {
     if (message.role === "user") return [userItem(message)];
     if (message.role !== "assistant") return [];
-    const { id, metadata: said } = message;
-    return [{ role: "assistant", id, parts: draftOf(message.parts).parts, ...(said ? { metadata: said } : {}) }];
+    return [replyItem(message)];
   });
 }
 
@@ -181,6 +180,18 @@ function stopped(item: ReplyItem): MessageMetadata | undefined {
 function going(item: ReplyItem): ReplyItem {
   if (!item.metadata?.stoppedBy) return item;
   return { ...item, metadata: { ...item.metadata, stoppedBy: "" } };
+}
+
+function replyItem({ id, parts, metadata: said }: UIMessage): ReplyItem {
+  const draft = draftOf(parts);
+  // Of a run that has ended nothing runs any more, whatever its last words were.
+  const isOver = said?.stoppedBy && !asks(said.stoppedBy);
+  const { parts: shown } = isOver ? withChunk(draft, { type: "abort" }) : draft;
+  return { role: "assistant", id, parts: shown, ...(said ? { metadata: said } : {}) };
+}
+
+function asks(cause: MessageMetadata["stoppedBy"]): boolean {
+  return cause === "approval" || cause === "limit_ask";
 }
 
 function userItem(message: UIMessage): UserItem {

@@ -42,6 +42,8 @@ _WHOLE: dict[str, type[AssistantPart]] = {
     "data-context": ContextPart,
     "data-compaction": CompactionPart,
 }
+_ASKS = ("approval", "limit_ask")
+_GOES_ON = (None, "", *_ASKS)
 _TOLD = ("tool-output-available", "tool-output-error", "tool-output-denied", "tool-approval-request")
 
 
@@ -117,7 +119,7 @@ def is_waiting(thread: Thread) -> bool:
     if item is None or item.error is not None:
         return False
     if cause := (item.metadata or {}).get("stoppedBy"):
-        return cause in ("approval", "limit_ask")
+        return cause in _ASKS
     return any(isinstance(part, ToolPart) and part.state == "waiting" for part in item.parts)
 
 
@@ -128,7 +130,7 @@ def from_ui_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[AssistantIt
         if message["role"] == "user":
             items.append(_user_item(message))
         elif message["role"] == "assistant":
-            items.append(ReplyItem(message["id"], draft_of(message["parts"]).parts, message.get("metadata")))
+            items.append(_reply_item(message))
     return tuple(items)
 
 
@@ -189,6 +191,15 @@ def _ended(thread: Thread, reply: OpenReply, chunk: Chunk) -> Thread:
 
 def _said(item: ReplyItem, metadata: Mapping[str, Any] | None) -> ReplyItem:
     return item.replace(metadata={**(item.metadata or {}), **metadata}) if metadata else item
+
+
+def _reply_item(message: Mapping[str, Any]) -> ReplyItem:
+    metadata = message.get("metadata")
+    draft = draft_of(message["parts"])
+    # Of a run that has ended nothing runs any more, whatever its last words were.
+    if (metadata or {}).get("stoppedBy") not in _GOES_ON:
+        draft = with_chunk(draft, {"type": "abort"})
+    return ReplyItem(message["id"], draft.parts, metadata)
 
 
 def _user_item(message: Mapping[str, Any]) -> UserItem:

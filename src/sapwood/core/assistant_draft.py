@@ -333,7 +333,15 @@ def _with_lane_part(draft: Draft, data: Chunk, lane: Draft, *, done: bool, error
     path = tuple(data["path"])
     part = SubagentPart(path, data["agent"], lane.parts, done, error)
     kept = draft.replace(lanes={**draft.lanes, "/".join(path): lane})
-    return _put(kept, part, lambda other: isinstance(other, SubagentPart) and other.path == path)
+    at = _find_last(kept.parts, lambda other: isinstance(other, SubagentPart) and other.path == path)
+    if at >= 0:
+        return _replaced(kept, at, part)
+    call = find_tool(kept, "/".join(path))
+    if call < 0:
+        return with_part(kept, part)
+    # After the call that began it: a stream tells of a lane at once, a stored message only when it has ended.
+    spans = tuple(span.replace(part=span.part + 1) if span.part > call else span for span in kept.spans)
+    return kept.replace(parts=(*kept.parts[: call + 1], part, *kept.parts[call + 1 :]), spans=spans)
 
 
 # -- places ----------------------------------------------------------------------------------------
