@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-const shared = { environment: "jsdom", pool: "threads", testTimeout: 30_000 } as const;
+const shared = { environment: "jsdom", pool: "threads", testTimeout: 120_000 } as const;
 
 // Of the two builds of the library only this one has imports, which can be led to React 18.
 const TESTING_LIBRARY = "node_modules/@testing-library/react/dist/@testing-library/react.esm.js";

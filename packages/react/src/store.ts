@@ -51,7 +51,7 @@ export class AssistantStore {
   private isOpening = false;
   private opened: string | undefined;
   private isMounted = false;
-  private wasDetached = false;
+  private left: "loading" | "streaming" | null = null;
 
   constructor(options: UseAssistantOptions) {
     this.options = options;
@@ -233,11 +233,11 @@ export class AssistantStore {
   /** A component shows it: go on with what was let go of. */
   mount(): void {
     this.isMounted = true;
-    if (!this.wasDetached) return;
-    this.wasDetached = false;
-    if (this.options.url === undefined) return;
-    if (this.cut) void this.rejoin();
-    else this.open(this.options.threadId);
+    const { left } = this;
+    this.left = null;
+    if (left === null || this.options.stream) return;
+    if (left === "loading") this.load(this.opened).catch(() => undefined);
+    else void this.rejoin();
   }
 
   /** The component goes away. React's StrictMode brings it back in the same tick, and then nothing happened. */
@@ -248,8 +248,7 @@ export class AssistantStore {
       const { keepAlive, stopOnUnmount } = this.options;
       if (stopOnUnmount) void this.stop().catch(() => undefined);
       if (keepAlive || stopOnUnmount) return;
-      this.wasDetached = this.turn !== null || this.loading !== null;
-      if (this.loading) this.opened = undefined;
+      this.left = this.isOpening ? "loading" : this.turn && "streaming";
       this.loading?.abort();
       if (this.turn) this.release(this.turn, "detached");
     });

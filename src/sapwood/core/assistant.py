@@ -194,7 +194,7 @@ def _said(item: ReplyItem, metadata: Mapping[str, Any] | None) -> ReplyItem:
 
 
 def _reply_item(message: Mapping[str, Any]) -> ReplyItem:
-    metadata = message.get("metadata")
+    metadata: dict[str, Any] | None = message.get("metadata")
     draft = draft_of(message["parts"])
     # Of a run that has ended nothing runs any more, whatever its last words were.
     if (metadata or {}).get("stoppedBy") not in _GOES_ON:
