@@ -31,17 +31,14 @@ export function authHeaders(): Record<string, string> {
 }
 
 // Relative to the document, so that the page works below any mount point.
-export const API = new URL("api", document.baseURI).href;
+export const MOUNT = new URL(".", document.baseURI.replace(/[?#].*$/, "")).href.replace(/\/$/, "");
+export const API = `${MOUNT}/api`;
 
 export const path = (...parts: readonly string[]): string => [API, ...parts.map(encodeURIComponent)].join("/");
 
 export async function getJson<T>(url: string, signal?: AbortSignal): Promise<T> {
   const response = await call(url, signal ? { signal } : {});
   return (await response.json()) as T;
-}
-
-export async function post(url: string, body: unknown): Promise<Response> {
-  return call(url, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
 }
 
 export async function remove(url: string): Promise<void> {

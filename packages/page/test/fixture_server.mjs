@@ -95,7 +95,7 @@ function newRun(state, thread, message) {
   };
   run.ask = async function* (waiting, limits, after) {
     yield* after;
-    yield { type: "finish", finishReason: "tool-calls", messageMetadata: { runId: run.id, threadId: thread.id } };
+    yield { type: "finish", finishReason: "tool-calls", messageMetadata: { runId: run.id, threadId: thread.id, stoppedBy: limits.length > 0 ? "limit_ask" : "approval" } };
     Object.assign(run, { waiting, limits, status: "paused" });
     notify(run);
     const answers = await new Promise((resolve) => { run.answer = resolve; });

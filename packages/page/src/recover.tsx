@@ -1,0 +1,61 @@
+// Owns the ways out: what a person can do when a stream broke, a run failed, or the server ended in the middle of one.
+
+import { AssistantError, type UseAssistant, type UserItem } from "@sapwood/react";
+import type { ReactNode } from "react";
+import { getJson, path } from "./api";
+import { Problem } from "./problem";
+
+export function Recover({ assistant }: { readonly assistant: UseAssistant }): ReactNode {
+  const { error, interrupted, busy } = assistant;
+  if (busy) return null;
+  if (error !== null) {
+    const isCut = error instanceof AssistantError && error.code === "network";
+    return (
+      <Problem error={error}>
+        {isCut && <button type="button" className="button primary" onClick={() => void rejoin(assistant)}>Rejoin</button>}
+        <button type="button" className="button" onClick={() => void retry(assistant)}>Try again</button>
+      </Problem>
+    );
+  }
+  if (!interrupted) return null;
+  return (
+    <div className="notice" role="status">
+      <p>The server ended in the middle of this answer. What was done is kept.</p>
+      <div className="row">
+        <button type="button" className="button primary" onClick={() => void quietly(assistant.resume())}>Go on</button>
+        <button type="button" className="button" onClick={() => void quietly(assistant.stop())}>Leave it</button>
+      </div>
+    </div>
+  );
+}
+
+async function rejoin(assistant: UseAssistant): Promise<void> {
+  const found = await assistant.rejoin();
+  // The run ended meanwhile: what it said is in the thread.
+  if (!found && assistant.threadId !== null) await quietly(assistant.load(assistant.threadId));
+}
+
+/** Go on with the run where the server kept it, or else ask the same again. */
+export async function retry(assistant: UseAssistant): Promise<void> {
+  const { runId, threadId, items } = assistant;
+  if (runId !== null && (await isInterrupted(runId))) return quietly(assistant.resume());
+  const asked = items.findLast((item): item is UserItem => item.role === "user");
+  const isOld = runId === null && asked === undefined;
+  // What the server knows replaces what this window guessed, so that a prompt is not there twice.
+  if (threadId !== null) await quietly(assistant.load(threadId));
+  if (isOld || asked === undefined) return;
+  await quietly(assistant.send(asked.text, asked.files ? { files: asked.files } : {}));
+}
+
+async function isInterrupted(runId: string): Promise<boolean> {
+  try {
+    return (await getJson<{ status: string }>(path("runs", runId))).status === "interrupted";
+  } catch {
+    return false;
+  }
+}
+
+// The store tells of a failure by its `error`, which is shown.
+async function quietly(promise: Promise<unknown>): Promise<void> {
+  await promise.catch(() => undefined);
+}
