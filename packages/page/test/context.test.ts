@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { compare } from "../src/context/diff";
+import { entriesOf, sectionsToTell } from "../src/context/pieces";
+import { mergeRounds, roundBefore, sumOf } from "../src/context/rounds";
 import { layOut } from "../src/context/layout";
 import { orderSections, sectionName } from "../src/context/sections";
 import type { LedgerLine, Round, Verdict } from "../src/contract";
@@ -85,5 +87,44 @@ describe("a round compared with the one before", () => {
   test("tells growth from shrinking", () => {
     const change = compare(round(0, {}, [line("a", "history", 10), line("b", "history", 10)]), round(1, {}, [line("a", "history", 12), line("b", "history", 4)]));
     expect(change.lines.map((item) => [item.kind, item.delta])).toEqual([["grew", 2], ["shrank", -6]]);
+  });
+});
+
+describe("the pieces of a section", () => {
+  const held = (texts: Round["texts"]): Round => ({ ...round(1, { tool_results: 60, memory: 0 }, [line("r", "tool_results", 20), line("r", "tool_results", 40), line("gone", "memory", 9, "skipped")]), texts });
+
+  test("meet their texts by label, in order, and texts without a line come last", () => {
+    const texts = [
+      { section: "tool_results", label: "r", text: "one" }, { section: "prompt", label: "r", text: "no" },
+      { section: "tool_results", label: "r", text: "two" }, { section: "tool_results", label: "extra", text: "three" },
+    ];
+    expect(entriesOf(held(texts), "tool_results").map((entry) => [entry.label, entry.line?.tokens, entry.text])).toEqual([
+      ["r", 20, "one"], ["r", 40, "two"], ["extra", undefined, "three"],
+    ]);
+  });
+
+  test("are told where there are tokens now, or were, or lines of what was left out", () => {
+    expect(sectionsToTell(held([]), round(0, { history: 5, summary: 0, audio: 3 }))).toEqual(["memory", "history", "tool_results", "audio"]);
+  });
+});
+
+describe("the rounds of a turn", () => {
+  const note = { round: 0, sections: { prompt: 10 }, window: 100, estimatedTokens: 10 };
+  const described = { runId: "r", rounds: [round(0, { prompt: 10 }, [line("p", "prompt", 10)])] };
+
+  test("are those that the server described, with what the stream knows beyond", () => {
+    const rounds = mergeRounds(described, [{ ...note, reportedTokens: 12, cachedTokens: 0, costUsd: 0.5 }, { ...note, round: 1 }]);
+    expect(rounds.map((item) => [item.round, item.ledger.lines.length, item.ledger.reportedTokens, item.ledger.costUsd])).toEqual([[0, 1, 12, 0.5], [1, 0, undefined, undefined]]);
+    expect(sumOf(rounds)).toEqual({ requests: 2, tokens: 22, cached: 0, cost: undefined });
+  });
+
+  test("have a cost together where each has one", () => {
+    expect(sumOf(mergeRounds(undefined, [{ ...note, costUsd: 0.25 }, { ...note, round: 1, costUsd: 0.5, cachedTokens: 4 }]))).toEqual({ requests: 2, tokens: 20, cached: 4, cost: 0.75 });
+  });
+
+  test("are compared with the last one of the turn before", () => {
+    const reply = { role: "assistant" as const, id: "a", parts: [{ type: "ledger" as const, ...note }, { type: "ledger" as const, ...note, round: 1, sections: { prompt: 20 } }] };
+    expect(roundBefore(reply)?.ledger.sections).toEqual({ prompt: 20 });
+    expect(roundBefore({ role: "user", id: "u", text: "x" })).toBeUndefined();
   });
 });

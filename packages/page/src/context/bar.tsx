@@ -14,8 +14,9 @@ interface Props {
   readonly size?: "small" | "large";
 }
 
-// Where a segment is narrower than this, its words would not fit.
-const LABELLED = 0.085;
+// How many letters a bar has room for, about; words that would be cut are left to the table.
+const LETTERS = 68;
+const fits = (name: string, width: number): boolean => width * LETTERS >= name.length + 1;
 
 export function Bar({ ledger, name, selected, onSelect, scale = 0, size = "large" }: Props): ReactNode {
   const layout = layOut(ledger, scale);
@@ -27,12 +28,12 @@ export function Bar({ ledger, name, selected, onSelect, scale = 0, size = "large
           style={{ width: `${segment.width * 100}%` }} title={`${sectionName(segment.section)}: ${count(segment.tokens)} tokens, ${percent(segment.tokens, layout.whole)}`}
           onClick={onSelect && (() => onSelect(segment.section))}
         >
-          {size === "large" && segment.width >= LABELLED && <span>{sectionName(segment.section)}<b>{count(segment.tokens)}</b></span>}
+          {size === "large" && fits(sectionName(segment.section), segment.width) && <span>{sectionName(segment.section)}<b>{count(segment.tokens)}</b></span>}
         </div>
       ))}
       {layout.free > 0 && (
         <div className="segment free" title={`free: ${count(layout.free)} tokens, ${percent(layout.free, layout.whole)}`}>
-          {size === "large" && layout.free / layout.whole >= LABELLED && <span>free<b>{count(layout.free)}</b></span>}
+          {size === "large" && fits("free", layout.free / layout.whole) && <span>free<b>{count(layout.free)}</b></span>}
         </div>
       )}
       {layout.cached > 0 && <div className="cached" style={{ width: `${layout.cached * 100}%` }} title={`cached: ${count(layout.cachedTokens)} tokens`} />}

@@ -3,9 +3,10 @@
 import type { AssistantItem, ReplyItem } from "@sapwood/react";
 import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { getJson, path } from "../api";
-import type { RunContext } from "../contract";
+import type { Round, RunContext } from "../contract";
 import { Problem } from "../problem";
-import { ledgersOf, mergeRounds, roundBefore } from "./rounds";
+import { cost, count, percent } from "../format";
+import { ledgersOf, mergeRounds, roundBefore, sumOf } from "./rounds";
 import { SectionTable } from "./section_table";
 import { Timeline } from "./timeline";
 
@@ -47,6 +48,7 @@ export function ContextPanel({ reply, earlier, title, onClose }: Props): ReactNo
           ? <p className="muted">{error ? "" : "No request was made yet."}</p>
           : (
             <>
+              <Together rounds={rounds} />
               <Timeline
                 rounds={rounds} before={before} selected={round.round} section={section}
                 onSelect={(number, name) => { setChosen(number); if (name !== undefined) setSection(name); }}
@@ -57,6 +59,18 @@ export function ContextPanel({ reply, earlier, title, onClose }: Props): ReactNo
           )}
       </div>
     </aside>
+  );
+}
+
+function Together({ rounds }: { readonly rounds: readonly Round[] }): ReactNode {
+  const sum = sumOf(rounds);
+  return (
+    <dl className="together">
+      <div><dt>{sum.requests === 1 ? "request" : "requests"}</dt><dd>{count(sum.requests)}</dd></div>
+      <div><dt>tokens in</dt><dd>{count(sum.tokens)}</dd></div>
+      <div><dt>cached</dt><dd>{sum.cached > 0 ? percent(sum.cached, sum.tokens) : "none"}</dd></div>
+      <div><dt>cost</dt><dd>{sum.cost === undefined ? "not known" : cost(sum.cost)}</dd></div>
+    </dl>
   );
 }
 

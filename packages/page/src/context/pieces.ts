@@ -1,6 +1,7 @@
 // Owns how the ledger's lines meet the texts of the pieces: both name a piece by its section and label.
 
 import type { LedgerLine, Piece, Round } from "../contract";
+import { SECTIONS } from "./sections";
 
 export interface Entry {
   readonly line?: LedgerLine;
@@ -22,8 +23,12 @@ export function entriesOf(round: Round, section: string): readonly Entry[] {
   return [...entries, ...rest];
 }
 
-/** Return the sections that have something to say: tokens, or lines of what was left out. */
-export function sectionsWithLines(round: Round): Readonly<Record<string, number>> {
-  const left = Object.fromEntries(round.ledger.lines.map((line) => [line.section, 0]));
-  return { ...left, ...round.ledger.sections };
+/** Return the sections that have something to say: tokens, now or before, or lines of what was left out. */
+export function sectionsToTell(round: Round, before: Round | undefined): readonly string[] {
+  const known: readonly string[] = SECTIONS;
+  const told = new Set(round.ledger.lines.map((line) => line.section));
+  for (const sections of [round.ledger.sections, before?.ledger.sections ?? {}]) {
+    for (const [name, tokens] of Object.entries(sections)) if (tokens > 0) told.add(name);
+  }
+  return [...known.filter((name) => told.has(name)), ...[...told].filter((name) => !known.includes(name)).sort()];
 }

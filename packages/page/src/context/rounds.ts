@@ -21,6 +21,26 @@ export function mergeRounds(context: RunContext | undefined, notes: readonly Led
   return [...rounds.values()].sort((one, other) => one.round - other.round);
 }
 
+export interface Sum {
+  readonly requests: number;
+  readonly tokens: number;
+  readonly cached: number;
+  /** Undefined where the price of a request is not known. */
+  readonly cost: number | undefined;
+}
+
+/** Return what the requests of a turn were together. */
+export function sumOf(rounds: readonly Round[]): Sum {
+  const ledgers = rounds.map((round) => round.ledger);
+  const costs = ledgers.map((ledger) => ledger.costUsd).filter((cost) => cost != null);
+  return {
+    requests: ledgers.length,
+    tokens: ledgers.reduce((sum, ledger) => sum + (ledger.reportedTokens ?? ledger.estimatedTokens), 0),
+    cached: ledgers.reduce((sum, ledger) => sum + (ledger.cachedTokens ?? 0), 0),
+    cost: costs.length < ledgers.length ? undefined : costs.reduce((sum, cost) => sum + cost, 0),
+  };
+}
+
 /** Return a round of which only figures are known: the last one of the turn before, to compare with. */
 export function roundBefore(item: AssistantItem | undefined): Round | undefined {
   const note = ledgersOf(item).at(-1);

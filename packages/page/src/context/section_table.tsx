@@ -3,8 +3,8 @@
 import { Fragment, useId, type ReactNode } from "react";
 import type { LedgerLine, Round } from "../contract";
 import { count, percent, signed } from "../format";
-import { entriesOf, sectionsWithLines, type Entry } from "./pieces";
-import { SECTIONS, sectionName } from "./sections";
+import { entriesOf, sectionsToTell, type Entry } from "./pieces";
+import { sectionName } from "./sections";
 
 interface Props {
   readonly round: Round;
@@ -15,9 +15,7 @@ interface Props {
 
 export function SectionTable({ round, before, open, onOpen }: Props): ReactNode {
   const id = useId();
-  const known: readonly string[] = SECTIONS;
-  const all = sectionsWithLines(round);
-  const names = [...known.filter((name) => name in all), ...Object.keys(all).filter((name) => !known.includes(name))];
+  const names = sectionsToTell(round, before);
   const { window, estimatedTokens } = round.ledger;
   const whole = window || estimatedTokens;
   return (

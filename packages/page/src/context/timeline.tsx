@@ -68,7 +68,7 @@ const VERBS: Readonly<Record<ChangeKind, string>> = {
 };
 
 function Changes({ change, isFirst, hasBefore }: { readonly change: RoundChange; readonly isFirst: boolean; readonly hasBefore: boolean }): ReactNode {
-  if (!hasBefore) return <p className="changes muted">the first request of this conversation that is loaded</p>;
+  if (!hasBefore) return <p className="changes muted">the first request</p>;
   if (change.sections.length === 0) return <p className="changes muted">{isFirst ? "as the turn before left it" : "nothing changed"}</p>;
   // Without the lines of the turn before, all of ours would seem new.
   const lines = isFirst ? [] : TOLD.flatMap((kind) => change.lines.filter((line) => line.kind === kind));
