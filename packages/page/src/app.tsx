@@ -68,12 +68,12 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
     <ActionsContext value={actions}>
       <div className="app" data-panel={isOpen || undefined} data-list={isListOpen || undefined}>
         <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); focusComposer(); }}>To the message box</a>
-        <div className="side" id="threads">
+        <nav className="side" id="threads" aria-label="Conversations">
           <p className="brand"><Mark />{info.name}</p>
           <Sidebar threads={list.threads} current={assistant.threadId ?? ""} hasMore={list.hasMore} onMore={list.more} onNew={startNew} onRemove={removeThread} />
           {list.error !== undefined && <Problem error={list.error}><button type="button" className="button" onClick={reload}>Try again</button></Problem>}
           <p className="side-foot muted"><span>{info.model}</span>{info.window > 0 && <span>{count(info.window)} tokens</span>}</p>
-        </div>
+        </nav>
         <main className="center">
           <header className="top">
             <button type="button" className="quiet list-toggle" aria-expanded={isListOpen} aria-controls="threads" onClick={() => setListOpen(!isListOpen)}>Conversations</button>

@@ -18,14 +18,14 @@ interface Props {
 
 export function Sidebar({ threads, current, hasMore, onMore, onNew, onRemove }: Props): ReactNode {
   return (
-    <nav className="threads" aria-label="Conversations">
+    <div className="threads">
       <button type="button" className="button new" onClick={onNew}>New conversation</button>
       <ul>
         {threads.map((thread) => <ThreadRow key={thread.id} thread={thread} isCurrent={thread.id === current} onRemove={onRemove} />)}
       </ul>
       {threads.length === 0 && <p className="muted nothing">No conversation yet.</p>}
       {hasMore && <button type="button" className="quiet" onClick={onMore}>Show older</button>}
-    </nav>
+    </div>
   );
 }
 

@@ -77,7 +77,7 @@ export function Composer({ running, blocked, onSend, onStop, ref }: Props): Reac
     >
       <Chips files={files} onRemove={(index) => { setFiles(files.filter((_, at) => at !== index)); area.current?.focus(); }} />
       <textarea
-        ref={area} rows={1} value={text} aria-label="Message" placeholder="Write a message" aria-describedby="composer-hint" data-composer
+        ref={area} id="message" rows={1} value={text} aria-label="Message" placeholder="Write a message" aria-describedby="composer-hint" data-composer
         onChange={(event) => setText(event.target.value)} onKeyDown={onKeyDown} onPaste={onPaste}
       />
       <div className="composer-row">

@@ -85,7 +85,7 @@ function List({ list }: { readonly list: Tokens.List }): ReactNode {
 
 function Table({ table }: { readonly table: Tokens.Table }): ReactNode {
   return (
-    <div className="table-scroll" tabIndex={0} role="region" aria-label="Table">
+    <div className="table-scroll" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
           <tr>

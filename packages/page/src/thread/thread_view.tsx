@@ -42,10 +42,13 @@ export function ThreadView({ items, live, name, hasOlder, loadOlder, children }:
   const newest = items.findLast((item) => item.role === "user")?.id;
   useLayoutEffect(toEnd, [newest, toEnd]);
   useOlder(scroller, hasOlder, loadOlder, items.length);
-  const onScroll = (): void => setAway(!rows.isAtEnd(NEAR_END));
+  const look = useCallback(() => setAway(distanceFromEnd(scroller.current) > NEAR_END), []);
+  useEffect(look, [look, rows.getTotalSize()]);
+  // A scroll to the end goes on while the answer grows; a hand on the thread takes it over at once.
+  const takeOver = rows.cancelScroll;
   return (
     <section className="thread" aria-label="Conversation">
-      <div className="scroller" ref={scroller} onScroll={onScroll} tabIndex={0} role="region" aria-label="Messages">
+      <div className="scroller" ref={scroller} onScroll={look} onWheel={takeOver} onPointerDown={takeOver} onTouchMove={takeOver} onKeyDown={takeOver} tabIndex={0} role="region" aria-label="Messages">
         <div className="rows" style={{ height: `${rows.getTotalSize()}px` }}>
           {hasOlder && <p className="older muted">Older messages come as you scroll up</p>}
           {rows.getVirtualItems().map((row) => {
@@ -65,6 +68,10 @@ export function ThreadView({ items, live, name, hasOlder, loadOlder, children }:
       {isAway && <button type="button" className="button to-end" onClick={toEnd}>To the end</button>}
     </section>
   );
+}
+
+function distanceFromEnd(element: HTMLElement | null): number {
+  return element ? element.scrollHeight - element.clientHeight - element.scrollTop : 0;
 }
 
 /** Load older messages when the reader comes near the top, one page at a time. */

@@ -21,7 +21,7 @@ export const ToolCard = memo(function ToolCard({ tool, live, children }: Props):
   const state: ToolState = tool.state ?? (tool.isError ? "error" : "done");
   const waiting = state === "waiting" && tool.approval !== undefined;
   return (
-    <section className="tool" data-state={state} aria-label={`Tool ${tool.name}`}>
+    <div className="tool" role="group" data-state={state} aria-label={`Tool ${tool.name}`}>
       <details>
         <summary>
           <span className="tool-name">{tool.title || tool.name}</span>
@@ -37,7 +37,7 @@ export const ToolCard = memo(function ToolCard({ tool, live, children }: Props):
       {state === "error" && <p className="tool-error">{tool.errorText ?? json(tool.result)}</p>}
       {waiting && tool.approval && <ApprovalCard note={tool.approval} />}
       {children}
-    </section>
+    </div>
   );
 });
 
