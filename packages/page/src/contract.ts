@@ -42,7 +42,8 @@ export interface LedgerLine {
   readonly label: string;
   readonly section: string;
   readonly tokens: number;
-  readonly verdict: Verdict;
+  /** Left out by the server where a line was kept. */
+  readonly verdict?: Verdict;
   readonly reason?: string;
 }
 
@@ -70,5 +71,7 @@ export interface Round {
 
 export interface RunContext {
   readonly runId: string;
+  /** False where the texts of the requests are kept no more. */
+  readonly complete?: boolean;
   readonly rounds: readonly Round[];
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { compare } from "../src/context/diff";
 import { entriesOf, sectionsToTell } from "../src/context/pieces";
 import { mergeRounds, roundBefore, sumOf } from "../src/context/rounds";
-import { layOut } from "../src/context/layout";
+import { isThin, layOut } from "../src/context/layout";
 import { orderSections, sectionName } from "../src/context/sections";
 import type { LedgerLine, Round, Verdict } from "../src/contract";
 
@@ -45,8 +45,16 @@ describe("a bar", () => {
     expect(layout.segments.reduce((sum, segment) => sum + segment.width, 0)).toBeLessThanOrEqual(1);
   });
 
-  test("may be drawn to the scale of a larger one", () => {
-    expect(layOut({ sections: { prompt: 200 }, window: 400, estimatedTokens: 200 }, 800).segments[0]?.width).toBe(0.25);
+  test("may be drawn to the scale of a larger request, or of its own", () => {
+    const ledger = { sections: { prompt: 200 }, window: 4000, estimatedTokens: 200 };
+    expect(layOut(ledger, 800).segments[0]?.width).toBe(0.25);
+    expect(layOut(ledger, 100).segments[0]?.width).toBe(1);
+  });
+
+  test.each([
+    [[100, 400], true], [[100, 700], false], [[], true],
+  ])("requests of %j tokens in a window of 4,000 are thin: %s", (sizes, expected) => {
+    expect(isThin(sizes.map((estimatedTokens) => ({ sections: {}, window: 4000, estimatedTokens })))).toBe(expected);
   });
 });
 
@@ -82,6 +90,12 @@ describe("a round compared with the one before", () => {
   test("says nothing where nothing changed", () => {
     const same = round(0, { system: 10 }, [line("a", "system", 10)]);
     expect(compare(same, { ...same, round: 1 })).toEqual({ sections: [], lines: [], delta: 0 });
+  });
+
+  test("takes a line without a verdict as kept", () => {
+    const { verdict: _, ...bare } = line("a", "history", 10);
+    expect(compare(undefined, round(0, {}, [bare])).lines.map((item) => [item.kind, item.delta])).toEqual([["added", 10]]);
+    expect(compare(round(0, {}, [bare]), round(1, {}, [line("a", "history", 10)])).lines).toEqual([]);
   });
 
   test("tells growth from shrinking", () => {

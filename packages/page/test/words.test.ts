@@ -1,10 +1,12 @@
-import type { AssistantItem } from "@sapwood/react";
+import type { AssistantItem, AssistantPart } from "@sapwood/react";
 import { describe, expect, test } from "vitest";
 import { stateWords } from "../src/announcer";
 import { MAX_ALL_BYTES, MAX_FILE_BYTES, mediaTypeOf, refuse } from "../src/composer/attachments";
 import { bytes, cost, count, duration, percent, short, signed, since } from "../src/format";
 import { parseArguments, parseResult } from "../src/thread/approval_card";
 import { limitWords } from "../src/thread/limit_card";
+import { joinNotes } from "../src/thread/notes";
+import { spent } from "../src/thread/message_view";
 import { spoken } from "../src/thread/spoken";
 import { peek } from "../src/thread/tool_card";
 
@@ -18,6 +20,11 @@ test.each([
   [bytes(12), "12 B"], [bytes(2048), "2 kB"], [bytes(1_572_864), "1.5 MB"],
 ])("a figure reads %s", (written, expected) => {
   expect(written).toBe(expected);
+});
+
+test("what a turn used is told", () => {
+  expect(spent({ inputTokens: 6120, cachedTokens: 4210, outputTokens: 312 })).toBe("6,120 tokens in (69 % cached), 312 out");
+  expect(spent({ inputTokens: 5 })).toBe("5 tokens in, 0 out");
 });
 
 describe("a file", () => {
@@ -35,7 +42,7 @@ describe("a file", () => {
     [file("a.zip", "application/zip"), 0, /images .* PDF and text/],
     [file("a.txt", "text/plain", 0), 0, /empty/],
     [file("a.png", "image/png", MAX_FILE_BYTES + 1), 0, /a file may have 4 MB/],
-    [file("a.png", "image/png", 10), MAX_ALL_BYTES - 5, /a message may carry 8 MB/],
+    [file("a.png", "image/png", 10), MAX_ALL_BYTES - 5, /a message may carry 6 MB/],
   ])("%j with %i bytes held is refused in words: %s", (given, held, expected) => {
     if (expected === undefined) expect(refuse(given, held)).toBeUndefined();
     else expect(refuse(given, held)).toMatch(expected);
@@ -75,6 +82,16 @@ test.each([
 
 const reply = (text: string, stoppedBy?: "cancelled" | "stop"): AssistantItem => ({
   role: "assistant", id: "a", parts: [{ type: "text", text }], ...(stoppedBy ? { metadata: { runId: "a", stoppedBy } } : {}),
+});
+
+test("notes of one source that follow one another are told once", () => {
+  const saved = (id: string): AssistantPart => ({ type: "context", source: "memory", op: "saved", records: [{ type: "memory_record", id, text: id, createdAt: 1 }] });
+  const loaded: AssistantPart = { type: "context", source: "tools", op: "loaded", tools: ["a"] };
+  const text: AssistantPart = { type: "text", text: "x" };
+  const joined = joinNotes([saved("1"), saved("2"), loaded, text, saved("3")]);
+  expect(joined.map((part) => (part.type === "context" ? [part.source, part.records?.length ?? 0, part.tools ?? []] : part))).toEqual([
+    ["memory", 2, []], ["tools", 0, ["a"]], text, ["memory", 1, []],
+  ]);
 });
 
 describe("what a screen reader hears", () => {

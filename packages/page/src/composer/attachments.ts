@@ -7,8 +7,9 @@ export interface Attachment {
   readonly size: number;
 }
 
+// A server takes ten million bytes in a request by default, and a `data:` address is a third longer than its file.
 export const MAX_FILE_BYTES = 4 * 1024 ** 2;
-export const MAX_ALL_BYTES = 8 * 1024 ** 2;
+export const MAX_ALL_BYTES = 6 * 1024 ** 2;
 export const ACCEPTED = "image/png,image/jpeg,image/gif,image/webp,application/pdf,text/*,.md,.csv,.json,.py,.ts,.toml,.yaml,.yml,.log";
 
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);

@@ -31,7 +31,7 @@ export function Bar({ ledger, name, selected, onSelect, scale = 0, size = "large
           {size === "large" && fits(sectionName(segment.section), segment.width) && <span>{sectionName(segment.section)}<b>{count(segment.tokens)}</b></span>}
         </div>
       ))}
-      {layout.free > 0 && (
+      {scale === 0 && layout.free > 0 && (
         <div className="segment free" title={`free: ${count(layout.free)} tokens, ${percent(layout.free, layout.whole)}`}>
           {size === "large" && fits("free", layout.free / layout.whole) && <span>free<b>{count(layout.free)}</b></span>}
         </div>

@@ -1,6 +1,6 @@
 // Owns what a round changed in the window, compared with the round before it.
 
-import type { LedgerLine, Round } from "../contract";
+import type { LedgerLine, Round, Verdict } from "../contract";
 import { orderSections } from "./sections";
 
 export type ChangeKind = "added" | "grew" | "shrank" | "gone" | "cleared" | "summarised" | "trimmed" | "skipped" | "failed";
@@ -25,7 +25,9 @@ export interface RoundChange {
   readonly delta: number;
 }
 
-const HELD = new Set(["kept", "trimmed", "summarised"]);
+const HELD = new Set<Verdict>(["kept", "trimmed", "summarised"]);
+
+export const verdictOf = (line: LedgerLine): Verdict => line.verdict ?? "kept";
 
 /** Return what a round changed; without one before it, everything that it holds was added. */
 export function compare(before: Round | undefined, after: Round): RoundChange {
@@ -59,7 +61,7 @@ function compareLines(old: readonly LedgerLine[], now: readonly LedgerLine[]): r
     if (kind !== undefined) changes.push({ kind, line, delta: held(line) - (earlier ? held(earlier) : 0) });
   }
   for (const line of [...before.values()].flat()) {
-    if (HELD.has(line.verdict)) changes.push({ kind: "gone", line, delta: -held(line) });
+    if (HELD.has(verdictOf(line))) changes.push({ kind: "gone", line, delta: -held(line) });
   }
   return changes;
 }
@@ -71,12 +73,13 @@ function grouped(lines: readonly LedgerLine[]): Map<string, LedgerLine[]> {
   return groups;
 }
 
-const held = (line: LedgerLine): number => (HELD.has(line.verdict) ? line.tokens : 0);
+const held = (line: LedgerLine): number => (HELD.has(verdictOf(line)) ? line.tokens : 0);
 
 function kindOf(before: LedgerLine | undefined, line: LedgerLine): ChangeKind | undefined {
-  if (before?.verdict === line.verdict) {
-    if (!HELD.has(line.verdict) || before.tokens === line.tokens) return undefined;
+  const verdict = verdictOf(line);
+  if (before && verdictOf(before) === verdict) {
+    if (!HELD.has(verdict) || before.tokens === line.tokens) return undefined;
     return line.tokens > before.tokens ? "grew" : "shrank";
   }
-  return line.verdict === "kept" ? "added" : line.verdict;
+  return verdict === "kept" ? "added" : verdict;
 }

@@ -25,10 +25,19 @@ export interface Layout {
   readonly over: number;
 }
 
+/** Below this share of the window, a request drawn to the window's scale is too thin to tell its sections apart. */
+const THIN = 0.15;
+
+/** Tell whether requests are better drawn to their own scale than to that of their window. */
+export function isThin(ledgers: readonly Figures[]): boolean {
+  return ledgers.every((ledger) => ledger.estimatedTokens < THIN * ledger.window);
+}
+
+/** scale: what the whole bar stands for, where that is not the window. */
 export function layOut(ledger: Figures, scale = 0): Layout {
   const names = orderSections(ledger.sections);
   const used = names.reduce((sum, name) => sum + (ledger.sections[name] ?? 0), 0);
-  const whole = Math.max(ledger.window, used, scale, 1);
+  const whole = Math.max(scale || ledger.window, used, 1);
   let start = 0;
   const segments = names.map((section) => {
     const tokens = ledger.sections[section] ?? 0;

@@ -54,6 +54,7 @@ export function ContextPanel({ reply, earlier, title, onClose }: Props): ReactNo
                 onSelect={(number, name) => { setChosen(number); if (name !== undefined) setSection(name); }}
               />
               <h3 className="panel-sub">Request {round.round + 1}, piece by piece</h3>
+              {context?.complete === false && <p className="muted panel-note">The server keeps the texts of its newest runs. Of this one there is what its record holds.</p>}
               <SectionTable round={round} before={rounds[at - 1] ?? before} open={section} onOpen={setSection} />
             </>
           )}

@@ -3,6 +3,7 @@
 import { Fragment, useId, type ReactNode } from "react";
 import type { LedgerLine, Round } from "../contract";
 import { count, percent, signed } from "../format";
+import { verdictOf } from "./diff";
 import { entriesOf, sectionsToTell, type Entry } from "./pieces";
 import { sectionName } from "./sections";
 
@@ -70,7 +71,7 @@ function EntryView({ entry }: { readonly entry: Entry }): ReactNode {
     <>
       <span className="entry-label">{entry.label}</span>
       {entry.line && <span className="entry-tokens">{count(entry.line.tokens)}</span>}
-      {entry.line && <Why line={entry.line} />}
+      {entry.line ? <Why line={entry.line} /> : <span className="entry-why entry-peek">{entry.text?.slice(0, 160)}</span>}
     </>
   );
   if (entry.text === undefined) return <li className="entry" data-verdict={entry.line?.verdict}><div className="entry-head">{head}</div></li>;
@@ -87,7 +88,7 @@ function EntryView({ entry }: { readonly entry: Entry }): ReactNode {
 function Why({ line }: { readonly line: LedgerLine }): ReactNode {
   return (
     <span className="entry-why">
-      <span className="verdict" data-verdict={line.verdict}>{line.verdict}</span> from {line.source}{line.reason ? `: ${line.reason}` : ""}
+      <span className="verdict" data-verdict={verdictOf(line)}>{verdictOf(line)}</span> from {line.source}{line.reason ? `: ${line.reason}` : ""}
     </span>
   );
 }

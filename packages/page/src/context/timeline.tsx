@@ -1,10 +1,11 @@
 // Owns the timeline of a turn: a bar for each request, and beneath it what it changed in comparison with the one before.
 
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 import type { Round } from "../contract";
 import { cost, count, percent, signed } from "../format";
 import { Bar } from "./bar";
 import { compare, type ChangeKind, type LineChange, type RoundChange } from "./diff";
+import { isThin } from "./layout";
 import { sectionName } from "./sections";
 
 interface Props {
@@ -16,27 +17,36 @@ interface Props {
 }
 
 export function Timeline({ rounds, before, selected, section, onSelect }: Props): ReactNode {
-  const scale = Math.max(...rounds.map((round) => Math.max(round.ledger.window, round.ledger.estimatedTokens)));
+  const [zoomed, setZoomed] = useState<boolean>();
+  const isZoomed = zoomed ?? isThin(rounds.map((round) => round.ledger));
+  const scale = isZoomed ? Math.max(...rounds.map((round) => round.ledger.estimatedTokens)) : 0;
   return (
-    <ol className="timeline" aria-label="Requests of this turn">
-      {rounds.map((round, index) => {
-        const isSelected = round.round === selected;
-        return (
-          <li key={round.round} className="round" data-selected={isSelected || undefined}>
-            <div className="round-head">
-              <button type="button" className="round-name" aria-current={isSelected ? "true" : undefined} onClick={() => onSelect(round.round)}>Request {round.round + 1}</button>
-              <Spent round={round} />
-            </div>
-            <Bar
-              ledger={round.ledger} name={`Request ${round.round + 1}`} scale={scale} onSelect={(name) => onSelect(round.round, name)}
-              {...(isSelected ? { selected: section } : {})}
-            />
-            <Beneath round={round} />
-            <Changes change={compare(rounds[index - 1] ?? before, round)} isFirst={index === 0} hasBefore={index > 0 || before !== undefined} />
-          </li>
-        );
-      })}
-    </ol>
+    <>
+      <div className="scale" role="group" aria-label="Scale of the bars">
+        <span className="muted">Bars show</span>
+        <button type="button" className="quiet" aria-pressed={!isZoomed} onClick={() => setZoomed(false)}>the whole window</button>
+        <button type="button" className="quiet" aria-pressed={isZoomed} onClick={() => setZoomed(true)}>what is sent</button>
+      </div>
+      <ol className="timeline" aria-label="Requests of this turn">
+        {rounds.map((round, index) => {
+          const isSelected = round.round === selected;
+          return (
+            <li key={round.round} className="round" data-selected={isSelected || undefined}>
+              <div className="round-head">
+                <button type="button" className="round-name" aria-current={isSelected ? "true" : undefined} onClick={() => onSelect(round.round)}>Request {round.round + 1}</button>
+                <Spent round={round} />
+              </div>
+              <Bar
+                ledger={round.ledger} name={`Request ${round.round + 1}`} scale={scale} onSelect={(name) => onSelect(round.round, name)}
+                {...(isSelected ? { selected: section } : {})}
+              />
+              <Beneath round={round} />
+              <Changes change={compare(rounds[index - 1] ?? before, round)} isFirst={index === 0} hasBefore={index > 0 || before !== undefined} />
+            </li>
+          );
+        })}
+      </ol>
+    </>
   );
 }
 
@@ -51,7 +61,7 @@ function Spent({ round }: { readonly round: Round }): ReactNode {
 
 function Beneath({ round }: { readonly round: Round }): ReactNode {
   const { reportedTokens, cachedTokens, costUsd } = round.ledger;
-  if (reportedTokens == null) return <p className="beneath">estimated; the provider has not reported yet</p>;
+  if (reportedTokens == null) return <p className="beneath">estimated; the provider reported nothing</p>;
   return (
     <p className="beneath">
       <span>{costUsd == null ? "cost not known" : cost(costUsd)}</span>

@@ -110,7 +110,10 @@ function ExternalCard({ note }: { readonly note: ApprovalNote }): ReactNode {
       <label htmlFor={id}>Result <span className="muted">JSON where it is JSON, else text</span></label>
       <textarea id={id} className="code" rows={2} value={text} onChange={(event) => setText(event.target.value)} />
       <label className="check"><input type="checkbox" checked={isError} onChange={(event) => setIsError(event.target.checked)} /> It failed</label>
-      <div className="row"><button type="submit" className="button primary" aria-disabled={!text.trim()}>Give the result</button></div>
+      <div className="row">
+        <button type="submit" className="button primary" aria-disabled={!text.trim()}>Give the result</button>
+        <button type="button" className="button danger" onClick={() => decide(note.id, { approved: false })}>There is none</button>
+      </div>
     </form>
   );
 }

@@ -1,10 +1,10 @@
 // Owns one message of the thread: what a person wrote, or an answer with its parts and the line beneath it.
 
-import type { AssistantItem, ReplyItem, UserItem } from "@sapwood/react";
+import type { AssistantItem, ReplyItem, TokenCount, UserItem } from "@sapwood/react";
 import { memo, type ReactNode } from "react";
 import { Bar } from "../context/bar";
 import { figures, ledgersOf } from "../context/rounds";
-import { cost, count } from "../format";
+import { cost, count, percent } from "../format";
 import { useActions } from "./actions";
 import { FileView, PartsView } from "./parts_view";
 
@@ -41,6 +41,12 @@ function Reply({ item, live, name }: { readonly item: ReplyItem; readonly live: 
   );
 }
 
+/** Say what a turn used: `6,120 tokens in (69 % cached), 312 out`. What is cached is a part of what went in. */
+export function spent({ inputTokens = 0, outputTokens = 0, cachedTokens = 0 }: TokenCount): string {
+  const cached = cachedTokens > 0 ? ` (${percent(cachedTokens, inputTokens)} cached)` : "";
+  return `${count(inputTokens)} tokens in${cached}, ${count(outputTokens)} out`;
+}
+
 /** A run that failed and was then resumed keeps the error of its first part. */
 function isFailed(item: ReplyItem, live: boolean): boolean {
   return item.error !== undefined && !live && ["", "error", undefined].includes(item.metadata?.stoppedBy);
@@ -69,7 +75,7 @@ function TurnFooter({ item, live }: { readonly item: ReplyItem; readonly live: b
       <span className="turn-facts">
         {end !== undefined && !live && <span className="turn-end">{end}</span>}
         {ledgers.length > 0 && <span>{ledgers.length === 1 ? "1 request" : `${ledgers.length} requests`}</span>}
-        {usage && <span>{count((usage.inputTokens ?? 0) + (usage.cachedTokens ?? 0))} in, {count(usage.outputTokens ?? 0)} out</span>}
+        {usage && <span>{spent(usage)}</span>}
         {usage?.costUsd !== undefined && <span>{cost(usage.costUsd)}</span>}
       </span>
     </footer>

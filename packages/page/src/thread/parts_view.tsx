@@ -5,6 +5,7 @@ import { memo, useMemo, type ReactNode } from "react";
 import { count, json } from "../format";
 import { Markdown } from "../markdown/markdown";
 import { limitWords } from "./limit_card";
+import { joinNotes } from "./notes";
 import { ToolCard } from "./tool_card";
 
 interface Props {
@@ -17,9 +18,10 @@ interface Props {
 const TOP: readonly string[] = [];
 
 export function PartsView({ parts, path = TOP, live }: Props): ReactNode {
+  const shown = useMemo(() => joinNotes(parts), [parts]);
   const lanes = useMemo(() => parts.filter((part) => part.type === "subagent"), [parts]);
-  return parts.map((part, index) => {
-    const isLast = index === parts.length - 1;
+  return shown.map((part, index) => {
+    const isLast = index === shown.length - 1;
     if (part.type === "tool") return <ToolView key={`tool-${part.id ?? index}`} tool={part} lanes={lanesOf(lanes, part, path)} live={live} />;
     if (part.type === "subagent") return hasCall(parts, part) ? null : <Lane key={`lane-${part.path.join("/")}`} lane={part} live={live} />;
     return <PartView key={`${part.type}-${index}`} part={part} live={live && isLast} />;
