@@ -92,7 +92,7 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
                 <Recover assistant={assistant} />
               </ThreadView>
             )}
-          <Composer ref={composer} running={assistant.busy} blocked={blockedBy(assistant)} onSend={send} onStop={() => void assistant.stop().catch(() => undefined)} />
+          <Composer ref={composer} running={assistant.busy} canStop={assistant.busy || (assistant.status === "waiting" && !assistant.interrupted)} blocked={blockedBy(assistant)} onSend={send} onStop={() => void assistant.stop().catch(() => undefined)} />
         </main>
         {panel.reply && <ContextPanel reply={panel.reply} earlier={panel.earlier} title={panel.title} onClose={panel.close} />}
       </div>

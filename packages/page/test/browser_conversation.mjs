@@ -147,6 +147,27 @@ export const conversation = [
     assert.equal(text.trim(), sent.trim());
   }],
 
+  ["a connection that breaks is taken up where it broke", async (bench) => {
+    const page = await bench.page();
+    await ask(page, "weather, and a break");
+    await page.locator(".tool").first().waitFor();
+    bench.fixture.cut();
+    await settled(page);
+    await shown(page, "More in the");
+    assert.equal(await page.locator(".tool").count(), 2);
+    assert.equal(await page.locator(".reply table tbody tr").count(), 3);
+  }],
+
+  ["a run that waits is stopped", async (bench) => {
+    const page = await bench.page();
+    await ask(page, "refund, or rather not");
+    await settled(page, "waiting");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await settled(page);
+    await ask(page, "something else");
+    await shown(page, "You said: something else");
+  }],
+
   ["a question is answered from another browser", async (bench) => {
     const one = await bench.page();
     await ask(one, "refund from elsewhere");

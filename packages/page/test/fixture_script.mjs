@@ -1,12 +1,15 @@
 // What the fixture's agent does, by a word in the prompt. Each script is an async generator of chunks; `ask` pauses the
 // run as the contract says and gives back the answers.
 
-const WINDOW = 8000;
+const WINDOW = 12_000;
 
 const FIXED = { system: 420, tools: 960, skills: 310 };
 
+export const cachedOf = (context, round) => context.cached ?? (round === 0 ? 1690 : context.estimatedTokens - 700);
+
 /** The ledger of a round, and the pieces behind it. */
 export function contextOf(round, prompt, history) {
+  if (prompt.includes("parcel")) return storyOf(round, prompt);
   const results = round * 640;
   const summarised = history > 1500;
   const sections = {
@@ -58,6 +61,48 @@ export function contextOf(round, prompt, history) {
   return { sections, window: WINDOW, estimatedTokens, lines, texts };
 }
 
+// A turn of four requests in which all happens that can happen to a window; [tokens, verdict, reason] where not kept.
+const STORY = [
+  { system: 620, tools: 1480, skills: 540, memory: 260, retrieval: 1900, history: 3350, prompt: 46 },
+  { system: 620, tools: 1480, skills: 540, memory: 260, retrieval: 1900, history: 3350, tool_results: 1240, prompt: 46 },
+  { system: 620, tools: 2210, skills: 540, memory: 260, retrieval: 980, history: 3350, tool_results: 2380, prompt: 46 },
+  { system: 620, tools: 2210, skills: 540, memory: 260, retrieval: 980, summary: 410, history: 860, tool_results: 1560, prompt: 46 },
+];
+const STORY_CACHED = [3020, 8150, 2640, 2640];
+
+function storyOf(round, prompt) {
+  const sections = STORY[round];
+  const line = (source, label, section, tokens, verdict = "kept", reason = "") => ({ source, label, section, tokens, verdict, reason });
+  const lines = [
+    line("agent", "system prompt", "system", 620),
+    ...[["find_order", 380], ["refund_order", 420], ["ship_order", 360], ["search_tools", 320]].map(([name, size]) => line("tools", name, "tools", size)),
+    ...(round >= 2 ? [line("tools", "track_parcel", "tools", 730)] : []),
+    line("tools", "31 more tools", "tools", 9840, "skipped", "found by search_tools when they are needed"),
+    line("skills", "returns", "skills", 540),
+    line("memory", "prefers e-mail to calls", "memory", 90), line("memory", "order A-1042 was a gift", "memory", 170),
+    line("handbook", "returns.md, part 3", "retrieval", 980),
+    line("handbook", "carriers.md, part 1", "retrieval", 920, ...(round >= 2 ? ["cleared", "not quoted in two requests"] : [])),
+    line("handbook", "returns-2019.md, part 7", "retrieval", 870, "skipped", "score 0.21 is below 0.30"),
+    ...(round === 3
+      ? [line("compaction", "messages 1 to 14", "summary", 410, "summarised", "2,490 tokens became 410"), line("history", "earlier messages and replies", "history", 860)]
+      : [line("history", "earlier messages and replies", "history", 3350)]),
+    ...(round >= 1 ? [line("find_order", "order A-1042", "tool_results", round === 3 ? 420 : 1240, ...(round === 3 ? ["trimmed", "1,240 tokens, cut to its beginning and end"] : []))] : []),
+    ...(round >= 2 ? [line("track_parcel", "parcel 00340", "tool_results", 1140)] : []),
+    line("user", "prompt", "prompt", 46),
+  ];
+  const texts = [
+    { section: "system", label: "system prompt", text: "You are the assistant of a small shop. Answer shortly, name orders by their number, and never promise what a tool has not confirmed." },
+    { section: "tools", label: "refund_order", text: "Give the money for an order back.\n\n{\n \"type\": \"object\",\n \"properties\": {\"order\": {\"type\": \"string\"}, \"amount\": {\"type\": \"number\"}}\n}" },
+    { section: "memory", label: "prefers e-mail to calls", text: "The customer prefers e-mail to calls." },
+    { section: "memory", label: "order A-1042 was a gift", text: "Order A-1042 was a gift for a friend in Porto; the receipt must not show its price." },
+    { section: "retrieval", label: "returns.md, part 3", text: "A parcel that the carrier has lost counts as returned after ten days. The money goes back to the card it came from. Above 50 EUR a person confirms." },
+    ...(round === 3 ? [{ section: "summary", label: "messages 1 to 14", text: "The customer ordered A-1042 on 3 May as a gift. The parcel left on 4 May and was last seen in Porto on 7 May. Two calls to the carrier brought nothing. The customer asked not to be called." }] : []),
+    { section: "prompt", label: "prompt", text: prompt },
+  ];
+  const estimatedTokens = Object.values(sections).reduce((sum, tokens) => sum + tokens, 0);
+  return { sections, window: WINDOW, estimatedTokens, lines, texts, cached: STORY_CACHED[round] };
+}
+
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const ANSWER = `It is **21 °C** and clear in Lisbon, so the walk can go ahead.
@@ -91,15 +136,20 @@ export async function* script(run) {
       type: "data-ledger", id: `round-${round}`,
       data: {
         round, maxRounds: 10, sections: context.sections, window: context.window, estimatedTokens: context.estimatedTokens,
-        ...(reported ? { reportedTokens: context.estimatedTokens + 13, cachedTokens: round === 0 ? 1690 : context.estimatedTokens - 700, costUsd: 0.0031 + round * 0.0009 } : {}),
+        ...(reported ? { reportedTokens: context.estimatedTokens + 13, cachedTokens: cachedOf(context, round), costUsd: 0.0031 + round * 0.0009 } : {}),
       },
     };
   };
+  const usage = { inputTokens: 0, outputTokens: 0, cachedTokens: 0, costUsd: 0 };
+  const count = (round) => {
+    const { data } = ledger(round, true);
+    usage.inputTokens += data.reportedTokens; usage.cachedTokens += data.cachedTokens;
+    usage.costUsd += data.costUsd; usage.outputTokens += 104;
+  };
   const begin = (round) => [{ type: "start-step" }, ledger(round, false)];
-  const end = (round) => [ledger(round, true), { type: "finish-step" }];
+  const end = (round) => (count(round), [ledger(round, true), { type: "finish-step" }]);
   const finish = (stoppedBy = "stop", finishReason = "stop") => ({
-    type: "finish", finishReason,
-    messageMetadata: { runId: run.id, threadId: run.threadId, stoppedBy, usage: { inputTokens: 6120, outputTokens: 312, cachedTokens: 4210, costUsd: 0.0071 } },
+    type: "finish", finishReason, messageMetadata: { runId: run.id, threadId: run.threadId, stoppedBy, usage: { ...usage } },
   });
   async function* say(id, text, pace = 4) {
     yield { type: "text-start", id };
@@ -151,6 +201,24 @@ export async function* script(run) {
     yield* begin(1);
     yield* say("t1", ANSWER);
     yield* end(1); yield finish(); return;
+  }
+  if (word(["parcel"])) {
+    yield { type: "data-context", data: { source: "memory", op: "recalled", records: [{ id: "m1", text: "prefers e-mail to calls", createdAt: 1 }, { id: "m2", text: "order A-1042 was a gift", createdAt: 1 }] } };
+    yield* think("r0", "The customer asks about a parcel that has not come. The order has to be looked up first, then the carrier.");
+    yield* call("p1", "find_order", { order: "A-1042" });
+    yield* returned("p1", { order: "A-1042", total: 64.5, sent: "4 May", parcel: "00340" }, 180);
+    yield* end(0); yield* begin(1);
+    yield* call("p2", "search_tools", { query: "where is a parcel" });
+    yield { type: "data-context", data: { source: "tools", op: "loaded", tools: ["track_parcel"] } };
+    yield* returned("p2", "track_parcel is loaded", 12);
+    yield* end(1); yield* begin(2);
+    yield* call("p3", "track_parcel", { parcel: "00340" });
+    yield* returned("p3", { last_seen: "Porto, 7 May", state: "lost" }, 1240);
+    yield* end(2);
+    yield { type: "data-compaction", data: { tokensBefore: 3350, tokensAfter: 1270 } };
+    yield* begin(3);
+    yield* say("p4", "The parcel of order **A-1042** was last seen in Porto on 7 May, and the carrier calls it **lost**.\n\n- It counts as returned since 17 May.\n- 64.50 EUR can go back to the card; above 50 EUR that needs your word.\n\nShall I ask for the refund?");
+    yield* end(3); yield finish(); return;
   }
   if (word(["refund"])) {
     yield* say("t0", "I can refund that. It needs your word first.");

@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { messageOf } from "./fixture_message.mjs";
-import { contextOf, script } from "./fixture_script.mjs";
+import { cachedOf, contextOf, script } from "./fixture_script.mjs";
 
 const STATIC = fileURLToPath(new URL("../../../src/sapwood/server/static/", import.meta.url));
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png", ".txt": "text/plain" };
@@ -24,7 +24,7 @@ export async function startFixture({ port = 0, token = "" } = {}) {
   });
   await new Promise((resolve) => server.listen(port, "127.0.0.1", resolve));
   return {
-    state, url: `http://127.0.0.1:${server.address().port}/`,
+    state, cut: () => server.closeAllConnections(), url: `http://127.0.0.1:${server.address().port}/`,
     close: () => { server.closeAllConnections(); return new Promise((resolve) => server.close(resolve)); },
   };
 }
@@ -40,7 +40,7 @@ async function handle(state, request, response, token) {
   const thread = () => found(state.threads.get(id), "thread");
   const run = () => found(state.runs.get(id), "run");
   switch (route) {
-    case "GET info": return json(response, { name: "Shop assistant", model: "scripted", window: 8000, principal: { id: "local", name: "You" }, agUi: false });
+    case "GET info": return json(response, { name: "Shop assistant", model: "scripted", window: 12_000, principal: { id: "local", name: "You" }, agUi: false });
     case "GET threads": return json(response, listThreads(state, url.searchParams));
     case "GET threads/:id": return json(response, readThread(state, thread(), url.searchParams));
     case "DELETE threads/:id":
@@ -164,7 +164,7 @@ function stop(response, run) {
 
 function describeRound(run, round) {
   const { texts, ...ledger } = run.context(round);
-  return { round, ledger: { ...ledger, reportedTokens: ledger.estimatedTokens + 13, cachedTokens: round === 0 ? 1690 : ledger.estimatedTokens - 700, costUsd: 0.0031 + round * 0.0009 }, texts };
+  return { round, ledger: { ...ledger, reportedTokens: ledger.estimatedTokens + 13, cachedTokens: cachedOf(ledger, round), costUsd: 0.0031 + round * 0.0009 }, texts };
 }
 
 function listThreads(state, query) {

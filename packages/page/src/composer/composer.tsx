@@ -10,6 +10,8 @@ export interface ComposerHandle {
 
 interface Props {
   readonly running: boolean;
+  /** The run can be ended: it goes on, or it waits for a person. */
+  readonly canStop: boolean;
   /** Why nothing can be sent now, in words for a person; empty where it can. */
   readonly blocked: string;
   readonly onSend: (text: string, files: readonly Attachment[]) => void;
@@ -17,7 +19,7 @@ interface Props {
   readonly ref?: Ref<ComposerHandle>;
 }
 
-export function Composer({ running, blocked, onSend, onStop, ref }: Props): ReactNode {
+export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Props): ReactNode {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const [problem, setProblem] = useState("");
@@ -87,7 +89,7 @@ export function Composer({ running, blocked, onSend, onStop, ref }: Props): Reac
           onChange={(event) => { void attach([...(event.target.files ?? [])]); event.target.value = ""; }}
         />
         <p id="composer-hint" className="hint">{blocked || (running ? "Esc stops" : "Enter sends, Shift + Enter is a new line")}</p>
-        {running
+        {canStop
           ? <button type="button" className="button" onClick={onStop}>Stop</button>
           : <button type="submit" className="button primary" aria-disabled={!ready}>Send</button>}
       </div>

@@ -37,8 +37,7 @@ export function Timeline({ rounds, before, selected, section, onSelect }: Props)
                 <Spent round={round} />
               </div>
               <Bar
-                ledger={round.ledger} name={`Request ${round.round + 1}`} scale={scale} onSelect={(name) => onSelect(round.round, name)}
-                {...(isSelected ? { selected: section } : {})}
+                ledger={round.ledger} name={`Request ${round.round + 1}`} scale={scale} selected={section} onSelect={(name) => onSelect(round.round, name)}
               />
               <Beneath round={round} />
               <Changes change={compare(rounds[index - 1] ?? before, round)} isFirst={index === 0} hasBefore={index > 0 || before !== undefined} />
