@@ -43,7 +43,9 @@ def test_the_terms_of_every_bundled_library_are_there() -> None:
 
 def _sum() -> str:
     """Return the sum that packages/page/build.mjs writes."""
-    lines = [f"{path.relative_to(ROOT).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in _files()]
+    lines = [
+        f"{path.relative_to(ROOT).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in _files()
+    ]
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
 
 

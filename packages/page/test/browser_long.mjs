@@ -24,7 +24,7 @@ const climb = async () => {
   let before = performance.now();
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   while (document.querySelector(".older") || scroller.scrollTop > 0) {
-    scroller.scrollTop -= 500;
+    scroller.scrollTop -= 900;
     await frame();
     const now = performance.now();
     frames.push(now - before);
