@@ -1,15 +1,17 @@
 // Owns the ways out: what a person can do when a stream broke, a run failed, or the server ended in the middle of one.
 
-import { AssistantError, type UseAssistant, type UserItem } from "@sapwood/react";
+import { AssistantError, fromUIMessages, type AssistantItem, type UseAssistant, type UserItem } from "@sapwood/react";
 import type { ReactNode } from "react";
 import { getJson, path } from "./api";
+import type { Thread } from "./contract";
 import { Problem } from "./problem";
 
 export function Recover({ assistant }: { readonly assistant: UseAssistant }): ReactNode {
   const { error, interrupted, busy } = assistant;
   if (busy) return null;
   if (error !== null) {
-    const isCut = error instanceof AssistantError && error.code === "network";
+    // Without a run there is nothing to join again.
+    const isCut = error instanceof AssistantError && error.code === "network" && assistant.runId !== null;
     return (
       <Problem error={error}>
         {isCut && <button type="button" className="button primary" onClick={() => void rejoin(assistant)}>Rejoin</button>}
@@ -40,11 +42,22 @@ export async function retry(assistant: UseAssistant): Promise<void> {
   const { runId, threadId, items } = assistant;
   if (runId !== null && (await isInterrupted(runId))) return quietly(assistant.resume());
   const asked = items.findLast((item): item is UserItem => item.role === "user");
-  const isOld = runId === null && asked === undefined;
+  const hasArrived = threadId !== null && asked !== undefined && runId === null && (await isKnown(threadId, asked, items));
   // What the server knows replaces what this window guessed, so that a prompt is not there twice.
   if (threadId !== null) await quietly(assistant.load(threadId));
-  if (isOld || asked === undefined) return;
+  if (asked === undefined || hasArrived) return;
   await quietly(assistant.send(asked.text, asked.files ? { files: asked.files } : {}));
+}
+
+/** Tell whether a prompt reached the server although the answer to it did not reach us. */
+async function isKnown(threadId: string, asked: UserItem, items: readonly AssistantItem[]): Promise<boolean> {
+  try {
+    const { messages } = await getJson<Thread>(`${path("threads", threadId)}?limit=1`);
+    const [prompt, reply] = fromUIMessages(messages).slice(-2);
+    return prompt?.role === "user" && prompt.text === asked.text && !items.some((item) => item.id === reply?.id);
+  } catch {
+    return false;
+  }
 }
 
 async function isInterrupted(runId: string): Promise<boolean> {

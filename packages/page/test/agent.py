@@ -42,6 +42,7 @@ FIRST = {
     "refund": lambda: calls(call("refund_order", {"order": "A-1042", "amount": 80}), text="That needs your word."),
     "external": lambda: calls(call("read_thermometer", {"room": "attic"})),
     "research": lambda: calls(call("task", {"agent_name": "reader", "task": "read the log"})),
+    "deep": lambda: calls(call("task", {"agent_name": "reader", "task": "give it: refund"})),
     "slow": lambda: calls(call("wait_a_little", {"seconds": 2.5})),
     "limit": lambda: calls(*[call("get_weather", {"city": "Lisbon"})] * 7),
 }
@@ -59,7 +60,7 @@ def answer(request: ModelRequest) -> ScriptedReply:
     return says(f"You said: {last.text[-200:]}")
 
 
-reader = SubagentDefinition(name="reader", description="Reads long documents.")
+reader = SubagentDefinition(name="reader", description="Reads long documents.", tools=(refund_order,))
 agent = (
     Agent(llm=scripted(*[answer] * 1000))
     .with_system_prompt("You are the assistant of a small shop.")

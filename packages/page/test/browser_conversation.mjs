@@ -93,6 +93,38 @@ export const conversation = [
     assert.equal(await page.locator(".tool").getAttribute("data-state"), "denied");
   }],
 
+  ["answers to several calls go out together", async (bench) => {
+    const page = await bench.page();
+    await ask(page, "both of them");
+    await settled(page, "waiting");
+    await page.getByRole("button", { name: "Approve" }).first().click();
+    await shown(page, "kept until the other calls have theirs");
+    assert.equal(waiting(bench)?.decided, undefined);
+    await page.getByRole("button", { name: "Deny" }).click();
+    await page.getByRole("button", { name: "Deny" }).click();
+    await shown(page, "Both are answered.");
+    assert.deepEqual(Object.keys(newestRun(bench).decided.decisions), ["d1", "d2"]);
+    assert.equal(await page.locator(".tool[data-state=denied]").count(), 1);
+  }],
+
+  ["a prompt that did not get through is sent again, and one that did is not", async (bench) => {
+    const page = await bench.page();
+    await page.route("**/api/chat", (route) => route.abort());
+    await ask(page, "is it through");
+    await shown(page, "cannot be reached");
+    await page.unroute("**/api/chat");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await shown(page, "You said: is it through");
+    await page.route("**/api/chat", async (route) => { await route.fetch(); await route.abort(); });
+    await ask(page, "and now");
+    await shown(page, "cannot be reached");
+    await page.unroute("**/api/chat");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await shown(page, "You said: and now");
+    await settled(page);
+    assert.equal(await page.locator(".message.user").count(), 2);
+  }],
+
   ["the result of an external tool is given", async (bench) => {
     const page = await bench.page();
     await ask(page, "external please");

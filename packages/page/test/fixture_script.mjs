@@ -220,6 +220,20 @@ export async function* script(run) {
     yield* say("p4", "The parcel of order **A-1042** was last seen in Porto on 7 May, and the carrier calls it **lost**.\n\n- It counts as returned since 17 May.\n- 64.50 EUR can go back to the card; above 50 EUR that needs your word.\n\nShall I ask for the refund?");
     yield* end(3); yield finish(); return;
   }
+  if (word(["both"])) {
+    const notes = [["d1", 20], ["d2", 90]].map(([id, amount]) => note(id, "refund_order", { order: id, amount }));
+    for (const { id, name, input } of notes) yield* call(id, name, input);
+    for (const data of notes) {
+      yield { type: "data-approval", id: data.id, data };
+      yield { type: "tool-approval-request", approvalId: data.id, toolCallId: data.id };
+    }
+    const { decisions } = yield* run.ask(notes, [], end(0));
+    for (const { id } of notes) {
+      if (decisions[id].approved) yield* returned(id, "paid");
+      else yield { type: "tool-output-denied", toolCallId: id };
+    }
+    yield* begin(1); yield* say("t1", "Both are answered."); yield* end(1); yield finish(); return;
+  }
   if (word(["refund"])) {
     yield* say("t0", "I can refund that. It needs your word first.");
     const input = { order: "A-1042", amount: 80 };

@@ -99,6 +99,19 @@ const tests = [
     await page.locator(".sections button", { hasText: "results" }).waitFor();
   }],
 
+  ["what a subagent asks is answered at the top", async (bench, url) => {
+    const page = await bench.page({ url });
+    await ask(page, "deep down");
+    await settled(page, "waiting");
+    assert.equal(await page.locator(".approval").count(), 1);
+    await page.getByRole("button", { name: "Approve" }).click();
+    await settled(page);
+    assert.match(await page.locator(".reply > .markdown").textContent(), /It is done.*refunded/s);
+    await page.reload();
+    await page.locator(".reply > .markdown").waitFor();
+    assert.equal(await page.locator(".approval").count(), 0);
+  }],
+
   ["a running answer is rejoined after a reload, and another one is stopped", async (bench, url) => {
     const page = await bench.page({ url });
     await ask(page, "slow");

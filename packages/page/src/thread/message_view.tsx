@@ -4,6 +4,7 @@ import type { AssistantItem, ReplyItem, TokenCount, UserItem } from "@sapwood/re
 import { memo, type ReactNode } from "react";
 import { Bar } from "../context/bar";
 import { figures, ledgersOf } from "../context/rounds";
+import { CopyButton } from "../copy_button";
 import { cost, count, percent } from "../format";
 import { useActions } from "./actions";
 import { FileView, PartsView } from "./parts_view";
@@ -64,6 +65,7 @@ function TurnFooter({ item, live }: { readonly item: ReplyItem; readonly live: b
   const usage = item.metadata?.usage;
   const end = ENDS[item.metadata?.stoppedBy ?? ""];
   if (last === undefined && end === undefined) return null;
+  const said = item.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n");
   return (
     <footer className="turn">
       {last !== undefined && (
@@ -78,6 +80,7 @@ function TurnFooter({ item, live }: { readonly item: ReplyItem; readonly live: b
         {usage && <span>{spent(usage)}</span>}
         {usage?.costUsd !== undefined && <span>{cost(usage.costUsd)}</span>}
       </span>
+      {!live && said !== "" && <CopyButton text={said} label="Copy the answer" />}
     </footer>
   );
 }

@@ -3,6 +3,7 @@
 import type { AssistantPart, CompactionPart, ContextPart, FilePart, LimitPart, MemoryPart, OutputPart, SubagentPart, ToolPart } from "@sapwood/react";
 import { memo, useMemo, type ReactNode } from "react";
 import { count, json } from "../format";
+import { safeLink } from "../markdown/links";
 import { Markdown } from "../markdown/markdown";
 import { limitWords } from "./limit_card";
 import { joinNotes } from "./notes";
@@ -22,7 +23,7 @@ export function PartsView({ parts, path = TOP, live }: Props): ReactNode {
   const lanes = useMemo(() => parts.filter((part) => part.type === "subagent"), [parts]);
   return shown.map((part, index) => {
     const isLast = index === shown.length - 1;
-    if (part.type === "tool") return <ToolView key={`tool-${part.id ?? index}`} tool={part} lanes={lanesOf(lanes, part, path)} live={live} />;
+    if (part.type === "tool") return <ToolView key={`tool-${part.id ?? index}`} tool={part} lanes={lanesOf(lanes, part, path)} live={live} asks={path.length === 0} />;
     if (part.type === "subagent") return hasCall(parts, part) ? null : <Lane key={`lane-${part.path.join("/")}`} lane={part} live={live} />;
     return <PartView key={`${part.type}-${index}`} part={part} live={live && isLast} />;
   });
@@ -40,9 +41,17 @@ function lanesOf(lanes: readonly SubagentPart[], tool: ToolPart, path: readonly 
 const hasCall = (parts: readonly AssistantPart[], lane: SubagentPart): boolean =>
   parts.some((part) => part.type === "tool" && part.id !== undefined && (lane.path.includes(part.id) || lane.path.join("/") === part.id));
 
-function ToolView({ tool, lanes, live }: { readonly tool: ToolPart; readonly lanes: readonly SubagentPart[]; readonly live: boolean }): ReactNode {
+interface ToolViewProps {
+  readonly tool: ToolPart;
+  readonly lanes: readonly SubagentPart[];
+  readonly live: boolean;
+  /** What a subagent asks stands at the top as well, and is answered there. */
+  readonly asks: boolean;
+}
+
+function ToolView({ tool, lanes, live, asks }: ToolViewProps): ReactNode {
   return (
-    <ToolCard tool={tool} live={live}>
+    <ToolCard tool={tool} live={live} asks={asks}>
       {lanes.map((lane) => <Lane key={lane.path.join("/")} lane={lane} live={live} />)}
     </ToolCard>
   );
@@ -136,5 +145,9 @@ function LimitLine({ part }: { readonly part: LimitPart }): ReactNode {
 export function FileView({ file }: { readonly file: FilePart }): ReactNode {
   const name = file.filename ?? file.mediaType;
   if (file.mediaType.startsWith("image/") && file.url.startsWith("data:")) return <img className="attached" src={file.url} alt={name} />;
-  return <p className="file"><span className="file-kind">{file.mediaType.split("/").at(-1)}</span> {name}</p>;
+  const kind = <span className="file-kind">{file.mediaType.split("/").at(-1)}</span>;
+  const address = safeLink(file.url);
+  if (address !== undefined) return <p className="file">{kind} <a href={address} target="_blank" rel="noopener noreferrer nofollow">{name}</a></p>;
+  // A download, never a view: what the file says must not run as a page.
+  return <p className="file">{kind} {file.url.startsWith("data:") ? <a href={file.url} download={name}>{name}</a> : name}</p>;
 }
