@@ -4,6 +4,9 @@ import type { AssistantItem, UseAssistant } from "@sapwood/react";
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { spoken } from "./thread/spoken";
 
+/** Paragraphs that stay in the document: those before them were said. */
+const KEPT = 12;
+
 export function Announcer({ assistant }: { readonly assistant: UseAssistant }): ReactNode {
   const { busy, items } = assistant;
   const last = items.at(-1);
@@ -12,7 +15,7 @@ export function Announcer({ assistant }: { readonly assistant: UseAssistant }): 
     <div className="hidden">
       <p role="status" data-state={assistant.status}>{stateWords(assistant)}</p>
       <div role="log" aria-live="polite" aria-label="The answer, by the paragraph">
-        {fresh.map((text, index) => <p key={index}>{text}</p>)}
+        {fresh.slice(-KEPT).map((text, index) => <p key={Math.max(0, fresh.length - KEPT) + index}>{text}</p>)}
       </div>
     </div>
   );

@@ -7,7 +7,7 @@ import { API, authHeaders, getJson, MOUNT } from "./api";
 import type { Attachment } from "./composer/attachments";
 import { Composer, type ComposerHandle } from "./composer/composer";
 import { ContextPanel } from "./context/panel";
-import type { Info } from "./contract";
+import type { Info, ThreadLine } from "./contract";
 import { count } from "./format";
 import { isUnauthorized, Problem } from "./problem";
 import { Recover } from "./recover";
@@ -42,6 +42,7 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
   useRoute(assistant, routeId, reload);
   const composer = useRef<ComposerHandle>(null);
   const focusComposer = useCallback(() => composer.current?.focus(), []);
+  const restore = useCallback((text: string) => composer.current?.write(text), []);
   const answers = useAnswers(assistant, focusComposer);
   const panel = useContextPanel(assistant.items);
   const [isListOpen, setListOpen] = useState(false);
@@ -56,6 +57,7 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
   useEffect(() => { if (refused !== undefined) onLockedOut(refused); }, [refused, onLockedOut]);
 
   const thread = list.threads.find((item) => item.id === assistant.threadId);
+  useOtherWindows(assistant, thread);
   const title = thread?.title || (assistant.items.length > 0 ? "Conversation" : "New conversation");
   useEffect(() => { document.title = assistant.items.length > 0 ? `${title} – ${info.name}` : info.name; }, [title, info.name, assistant.items.length]);
   const startNew = (): void => { void assistant.load(); openThread(""); focusComposer(); };
@@ -84,12 +86,12 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
           </header>
           <Announcer assistant={assistant} />
           {assistant.items.length === 0
-            ? <Empty info={info} loading={assistant.loading}><Recover assistant={assistant} /></Empty>
+            ? <Empty info={info} loading={assistant.loading}><Recover assistant={assistant} onUnsent={restore} /></Empty>
             : (
               <ThreadView key={assistant.threadId ?? ""} items={assistant.items} live={assistant.busy} name={info.name} hasOlder={assistant.hasMore} loadOlder={assistant.loadMore}>
                 {answers.limits.length > 0 && <LimitCard limits={answers.limits} />}
                 {assistant.retry && <p className="pending"><i className="pulse" aria-hidden="true" />{stateWords(assistant)}</p>}
-                <Recover assistant={assistant} />
+                <Recover assistant={assistant} onUnsent={restore} />
               </ThreadView>
             )}
           <Composer ref={composer} running={assistant.busy} canStop={assistant.busy || (assistant.status === "waiting" && !assistant.interrupted)} blocked={blockedBy(assistant)} onSend={send} onStop={() => void assistant.stop().catch(() => undefined)} />
@@ -145,6 +147,16 @@ function useRoute(assistant: UseAssistant, routeId: string, onBegun: () => void)
     openThread(threadId);
     onBegun();
   }, [threadId, onBegun]);
+}
+
+/** Show the run that another window has begun on the open thread. */
+function useOtherWindows(assistant: UseAssistant, line: ThreadLine | undefined): void {
+  const { status, runId, threadId, load } = assistant;
+  const theirs = line?.runId;
+  const isIdle = status === "ready";
+  useEffect(() => {
+    if (isIdle && theirs !== undefined && theirs !== runId && threadId !== null) void load(threadId).catch(() => undefined);
+  }, [isIdle, theirs, runId, threadId, load]);
 }
 
 interface PanelState {

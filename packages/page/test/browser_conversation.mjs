@@ -166,6 +166,51 @@ export const conversation = [
     assert.equal(await page.getByText("The run failed").count(), 0);
   }],
 
+  ["an answer that was stopped is asked for again", async (bench) => {
+    const page = await bench.page();
+    await ask(page, "long, then again");
+    await shown(page, "A long answer.");
+    await page.keyboard.press("Escape");
+    await settled(page);
+    await page.getByRole("button", { name: "Ask again" }).click();
+    await page.locator(".message.user").nth(1).waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await settled(page);
+  }],
+
+  ["a run that the server broke off goes on after a reload", async (bench) => {
+    const page = await bench.page();
+    await ask(page, "fail, and reload");
+    await settled(page, "error");
+    await page.reload();
+    await shown(page, "The server ended in the middle of this answer.");
+    await page.getByRole("button", { name: "Go on" }).click();
+    await shown(page, "The second try worked.");
+    await settled(page);
+  }],
+
+  ["a thread that another window has taken is shown, and the prompt is kept", async (bench) => {
+    const one = await bench.page();
+    await ask(one, "hello first");
+    await settled(one);
+    const other = await bench.page({ hash: new URL(one.url()).hash });
+    await shown(other, "You said: hello first");
+    await ask(one, "refund by one");
+    await settled(one, "waiting");
+    await ask(other, "and what of this");
+    await other.getByRole("button", { name: "Show what runs" }).click();
+    await other.getByRole("button", { name: "Approve" }).waitFor();
+    assert.equal(await other.locator("[data-composer]").inputValue(), "and what of this");
+  }],
+
+  ["the page works below a path", async (bench) => {
+    const page = await bench.page({ hash: "support/" });
+    await ask(page, "from below");
+    await shown(page, "You said: from below");
+    assert.ok(bench.fixture.state.requests.includes("POST /api/chat"));
+    assert.match(page.url(), /\/support\/#\/t\//);
+  }],
+
   ["a running answer is rejoined after a reload, and is whole", async (bench) => {
     const page = await bench.page();
     await ask(page, "long, and reload");

@@ -90,6 +90,27 @@ export const long = [
     await settled(page);
   }],
 
+  ["a long answer costs at its end what it cost at its beginning", async (bench) => {
+    const page = await bench.page();
+    await page.locator("[data-composer]").waitFor();
+    await page.evaluate(() => {
+      globalThis.frames = [];
+      let before = performance.now();
+      const frame = (now) => { globalThis.frames.push({ ms: now - before, size: document.querySelector(".reply .markdown")?.childElementCount ?? 0 }); before = now; requestAnimationFrame(frame); };
+      requestAnimationFrame(frame);
+    });
+    await ask(page, "epic");
+    await settled(page);
+    const { first, last, letters } = await page.evaluate(() => {
+      const seen = globalThis.frames.filter(({ size }) => size > 0);
+      const most = Math.max(...seen.map(({ size }) => size));
+      const median = (list) => list.map(({ ms }) => ms).sort((one, other) => one - other)[Math.floor(list.length / 2)];
+      return { first: median(seen.filter(({ size }) => size < most / 4)), last: median(seen.filter(({ size }) => size > (most * 3) / 4 && size < most)), letters: document.querySelector(".reply .markdown").innerText.length };
+    });
+    assert.equal(await page.locator(".reply .markdown h5").count(), 180);
+    return `${letters.toLocaleString("en")} letters: median frame ${first.toFixed(1)} ms in the first quarter, ${last.toFixed(1)} ms in the last`;
+  }],
+
   ["the first paint is soon", async (bench) => {
     const page = await bench.page();
     await page.locator("[data-composer]").waitFor();

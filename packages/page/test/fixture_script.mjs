@@ -151,9 +151,9 @@ export async function* script(run) {
   const finish = (stoppedBy = "stop", finishReason = "stop") => ({
     type: "finish", finishReason, messageMetadata: { runId: run.id, threadId: run.threadId, stoppedBy, usage: { ...usage } },
   });
-  async function* say(id, text, pace = 4) {
+  async function* say(id, text, pace = 4, piece = /[\s\S]{1,14}/g) {
     yield { type: "text-start", id };
-    for (const delta of text.match(/[\s\S]{1,14}/g) ?? []) {
+    for (const delta of text.match(piece) ?? []) {
       if (run.stopped) return;
       await sleep(pace);
       yield { type: "text-delta", id, delta };
@@ -181,6 +181,11 @@ export async function* script(run) {
     if (run.tries === 0) { yield { type: "error", errorText: "The run failed. Request req-5f3a." }; return; }
     yield { type: "data-void", data: { ids: ["t0"] } };
     yield* say("t1", "The second try worked.");
+    yield* end(0); yield finish(); return;
+  }
+  if (word(["epic"])) {
+    const paragraph = (number) => `### Part ${number}\n\n${"Some **words** and \`code\` of it. ".repeat(8)}\n\n- one\n- two\n\n`;
+    yield* say("t0", Array.from({ length: 180 }, (_, number) => paragraph(number)).join(""), 1, /[\s\S]{1,60}/g);
     yield* end(0); yield finish(); return;
   }
   if (word(["long"])) {

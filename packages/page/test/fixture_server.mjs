@@ -30,7 +30,8 @@ export async function startFixture({ port = 0, token = "" } = {}) {
 }
 
 async function handle(state, request, response, token) {
-  const url = new URL(request.url, "http://x");
+  // The same page, mounted below a path.
+  const url = new URL(request.url.replace(/^\/support\//, "/"), "http://x");
   state.requests.push(`${request.method} ${url.pathname}`);
   if (!url.pathname.startsWith("/api")) return sendFile(url.pathname, response);
   if (token && request.headers.authorization !== `Bearer ${token}`) throw new Refused(401, "unauthorized", "A token is needed.");

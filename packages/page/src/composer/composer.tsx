@@ -6,6 +6,8 @@ import { ACCEPTED, readFile, refuse, type Attachment } from "./attachments";
 
 export interface ComposerHandle {
   focus(): void;
+  /** Put a text before what is there. */
+  write(text: string): void;
 }
 
 interface Props {
@@ -26,7 +28,10 @@ export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Pro
   const [over, setOver] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  useImperativeHandle(ref, () => ({ focus: () => area.current?.focus() }), []);
+  useImperativeHandle(ref, () => ({
+    focus: () => area.current?.focus(),
+    write: (given) => { setText((now) => (now === "" ? given : `${given}\n${now}`)); area.current?.focus(); },
+  }), []);
   useEffect(() => grow(area.current), [text]);
 
   const ready = !running && blocked === "" && (text.trim() !== "" || files.length > 0);

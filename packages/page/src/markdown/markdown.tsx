@@ -3,7 +3,7 @@
 import type { Token, Tokens } from "marked";
 import { Fragment, memo, useRef, type ReactNode } from "react";
 import { CopyButton } from "../copy_button";
-import { EMPTY, grow, type Grown } from "./grow";
+import { EMPTY, grow, type Block, type Grown } from "./grow";
 import { safeLink } from "./links";
 
 export function Markdown({ text }: { readonly text: string }): ReactNode {
@@ -11,12 +11,24 @@ export function Markdown({ text }: { readonly text: string }): ReactNode {
   grown.current = grow(grown.current, text);
   return (
     <div className="markdown">
-      {grown.current.blocks.map((block) => (
-        <BlockView key={block.start} token={block.token} />
-      ))}
+      {grouped(grown.current.blocks).map((group, index) => <Group key={index} blocks={group} />)}
     </div>
   );
 }
+
+const GROUP = 24;
+
+function grouped(list: readonly Block[]): readonly (readonly Block[])[] {
+  return Array.from({ length: Math.ceil(list.length / GROUP) }, (_, index) => list.slice(index * GROUP, (index + 1) * GROUP));
+}
+
+// React walks all children of what it draws; groups that did not change are one step each.
+const Group = memo(
+  function Group({ blocks: list }: { readonly blocks: readonly Block[] }): ReactNode {
+    return list.map((block) => <BlockView key={block.start} token={block.token} />);
+  },
+  (before, after) => before.blocks.length === after.blocks.length && before.blocks.every((block, index) => block === after.blocks[index]),
+);
 
 const BlockView = memo(function BlockView({ token }: { readonly token: Token }): ReactNode {
   return renderBlock(token as Tokens.Generic);
