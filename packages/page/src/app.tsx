@@ -149,14 +149,20 @@ function useRoute(assistant: UseAssistant, routeId: string, onBegun: () => void)
   }, [threadId, onBegun]);
 }
 
-/** Show the run that another window has begun on the open thread. */
+/** Show the run that another window has begun on the open thread, as soon as the list tells of it. */
 function useOtherWindows(assistant: UseAssistant, line: ThreadLine | undefined): void {
-  const { status, runId, threadId, load } = assistant;
-  const theirs = line?.runId;
-  const isIdle = status === "ready";
+  const now = useRef(assistant);
+  useEffect(() => { now.current = assistant; });
+  // Only news of the list count, and what is here is compared with them once it is settled: a thread that was fetched
+  // this moment has no run yet.
   useEffect(() => {
-    if (isIdle && theirs !== undefined && theirs !== runId && threadId !== null) void load(threadId).catch(() => undefined);
-  }, [isIdle, theirs, runId, threadId, load]);
+    const timer = setTimeout(() => {
+      const { status, loading, runId, threadId, load } = now.current;
+      if (line?.runId === undefined || line.id !== threadId || line.runId === runId || status !== "ready" || loading) return;
+      void load(threadId).catch(() => undefined);
+    });
+    return () => clearTimeout(timer);
+  }, [line]);
 }
 
 interface PanelState {

@@ -185,7 +185,7 @@ export async function* script(run) {
   }
   if (word(["epic"])) {
     const paragraph = (number) => `### Part ${number}\n\n${"Some **words** and \`code\` of it. ".repeat(8)}\n\n- one\n- two\n\n`;
-    yield* say("t0", Array.from({ length: 180 }, (_, number) => paragraph(number)).join(""), 1, /[\s\S]{1,60}/g);
+    yield* say("t0", Array.from({ length: 120 }, (_, number) => paragraph(number)).join(""), 1, /[\s\S]{1,60}/g);
     yield* end(0); yield finish(); return;
   }
   if (word(["long"])) {
