@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat test soak check docs bench clean
+.PHONY: help demo serve chat test soak check docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -13,7 +13,7 @@ help: ## list the targets
 $(VENV)/base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q --upgrade pip
-	$(PIP) install -q -e '.[cli,docstrings]'
+	$(PIP) install -q -e '.[cli,docstrings,server]'
 	@touch $@
 
 $(VENV)/local: $(VENV)/base
@@ -35,6 +35,9 @@ $(VENV)/bench: $(VENV)/test
 demo: $(VENV)/local ## a real conversation of four turns, no key needed (fetches a small model once)
 	@$(BIN)/python scripts/fetch_model.py --if-needed
 	@$(BIN)/python examples/demo.py
+
+serve: $(VENV)/local ## a page in the browser, with the conversation of the demo
+	@$(BIN)/sapwood serve --db demo.db
 
 chat: $(VENV)/local ## talk to the best model there is
 	@$(BIN)/sapwood chat

@@ -26,8 +26,8 @@ from sapwood import (
     LLMError,
     ModelRequest,
     RunCancelledError,
+    SqliteStore,
     ToolError,
-    Transcript,
     Turn,
     create_memory_store,
     lazy_tool_source,
@@ -43,6 +43,9 @@ CORPUS = "data/livemcp/corpus.jsonl.gz"
 HERE = Path(__file__).parent
 SYSTEM = "You are a helpful assistant."
 MAX_SECONDS = 240.0
+KEPT = Path("demo.db")
+# A thread of whoever opens the page on this machine.
+THREAD = "local/demo"
 # What the user says, and the tool that a good answer calls (after a search).
 TURNS = (
     ("Hello! I am Ada, from Lisbon.", None),
@@ -166,6 +169,7 @@ def main() -> int:
         Text(f"Model: {chosen.label}" if chosen.is_real else "No model could be had: a script speaks.", style="bold")
     )
     toolset = tools()
+    store = SqliteStore(fresh(KEPT))
     agent = (
         Agent(llm=provider, max_tokens=8_192, max_response_tokens=128, max_rounds=4)
         .with_system_prompt(SYSTEM)
@@ -175,8 +179,8 @@ def main() -> int:
                 lazy_tool_source(toolset, k=3, menu_tokens=300, loading="relist"),
             ]
         )
+        .with_conversation(store, THREAD)
     )
-    history = Transcript()
     good = 0
     for number, (prompt, _) in enumerate(TURNS):
         console.print(Text(f"\n› {prompt}", style="bold cyan"))
@@ -188,7 +192,7 @@ def main() -> int:
         timer.start()
         try:
             with TurnView(console) as view:
-                for event in agent.stream(prompt, messages=history, cancel=token):
+                for event in agent.stream(prompt, cancel=token):
                     view.show(event)
                     called, text = noted(event, called, text)
         except RunCancelledError:
@@ -196,18 +200,28 @@ def main() -> int:
         except LLMError as error:
             console.print(Text(f"The model did not answer: {error}", style="red"))
         timer.cancel()
-        history = agent.last_messages
         is_good, words = judge(number, called, text)
         good += is_good
         console.print(Text(f"{'✓' if is_good else '✗ chosen wrongly:'} {words}", style="green" if is_good else "red"))
         last = agent.last_turn
         console.print(ledger_table(last.rounds[-1].ledger if last and last.rounds else None))
     chosen.close()
+    store.close()
     seconds = time.monotonic() - began
     console.print(
         Text(f"\n{good} of {len(TURNS)} turns as they should be, {len(toolset)} tools, {seconds:.0f} s.", style="bold")
     )
+    console.print(
+        "See this conversation in the page, and what the model saw of it: make serve, then http://127.0.0.1:8000"
+    )
     return 0
+
+
+def fresh(path: Path) -> Path:
+    """Return the path of a store, once what an earlier run has left there is gone."""
+    for left in path.parent.glob(f"{path.name}*"):
+        left.unlink()
+    return path
 
 
 def noted(event: AgentEvent, called: list[str], text: str) -> tuple[list[str], str]:

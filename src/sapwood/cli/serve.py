@@ -22,13 +22,13 @@ def run_serve(options: argparse.Namespace) -> int:
         return 0
     chosen = choose_model(options.model, base_url=options.base_url)
     try:
-        _serve(plain_agent(chosen, options.system), options, chosen.label)
+        _serve(plain_agent(chosen, options.system), options, chosen.label, title="sapwood")
     finally:
         chosen.close()
     return 0
 
 
-def _serve(found: object, options: argparse.Namespace, label: str) -> None:
+def _serve(found: object, options: argparse.Namespace, label: str, *, title: str | None = None) -> None:
     def started(address: str) -> None:
         what = "" if options.no_page else ", the page is at /"
         print(f"{label} at {address}{what} (Ctrl-C ends)", file=sys.stderr, flush=True)
@@ -46,7 +46,7 @@ def _serve(found: object, options: argparse.Namespace, label: str) -> None:
             origins=options.origin,
             hosts=options.name,
             page=not options.no_page,
-            title=label,
+            title=title or label,
         )
         serve(app, host=options.host, port=options.port, started=started)
     finally:
