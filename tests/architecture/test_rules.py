@@ -23,6 +23,8 @@ DOORS = {
     "background.py",
     "app.py",
     "chat.py",
+    "guard.py",  # of the server, the door of each request
+    "live_runs.py",  # of the server, the door of each run
     "memory_window.py",
     "embedding.py",  # whatever an embedder raises
 }

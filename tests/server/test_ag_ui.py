@@ -175,7 +175,7 @@ def test_what_a_tools_exception_said_is_told_nowhere() -> None:
     found = stream(made(calls("breaks"), says("sorry")))
     assert SECRET not in json.dumps(found)
     (result,) = of(found, "TOOL_CALL_RESULT")
-    assert (result["content"], result["metadata"]) == ("The tool failed.", {"sapwood": {"isError": True}})
+    assert (result["content"], result["metadata"]) == ("Internal error", {"sapwood": {"isError": True}})
 
 
 def test_usage_is_told_by_model_and_only_of_this_stream() -> None:
@@ -264,7 +264,7 @@ def test_a_tool_of_the_provider_is_a_call_with_its_result() -> None:
         ServerToolFinished(tool_call_id="s3", name="web_search"),
     ]
     found = told(events, AgUiEncoder("r1", "t1"))
-    assert [item["content"] for item in of(found, "TOOL_CALL_RESULT")] == ["[1]", "The tool failed.", ""]
+    assert [item["content"] for item in of(found, "TOOL_CALL_RESULT")] == ["[1]", "The provider's tool failed.", ""]
 
 
 def test_pictures_and_files_that_a_tool_returns_are_parts_of_its_result() -> None:
@@ -375,7 +375,7 @@ def test_a_subagent_that_raises_is_told_to_have_failed() -> None:
         made(TASK, calls(call("add", {"a": 1, "b": 2})), fails(ServerError(SECRET, is_transient=False)), says("done"))
     )
     (failed,) = of(found, "SUBAGENT_ERROR")
-    assert (failed["subagentRunId"], failed["message"]) == ("t1", "The tool failed.")
+    assert (failed["subagentRunId"], failed["message"]) == ("t1", "helper failed: Internal error")
     assert SECRET not in json.dumps(found)
     assert found[-1]["outcome"] == {"type": "success"}
 

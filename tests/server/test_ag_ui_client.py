@@ -56,7 +56,7 @@ def test_the_client_reads_thinking_text_tools_and_failures() -> None:
         ("user", "go"),
         ("reasoning", "hm"),
         ("assistant", "Let me see."),
-        ("tool", "The tool failed."),
+        ("tool", "Internal error"),
         ("assistant", "Sorry, no."),
     ]
 

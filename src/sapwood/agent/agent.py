@@ -40,6 +40,7 @@ from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import finished_transcript, start_run
 from sapwood.loop.turn import first_request, run_turn
 from sapwood.runtime.blocking import BlockingRuntime, iterate
+from sapwood.sources.memory import MemorySource
 
 if TYPE_CHECKING:
     from sapwood.core.agent_tool import AgentTool
@@ -152,20 +153,37 @@ class Agent(Configured):
                     yield event.text
 
     def stream(
-        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+        self,
+        prompt: Prompt,
+        *,
+        messages: History = (),
+        cancel: CancelToken | None = None,
+        run_id: str | None = None,
     ) -> Generator[AgentEvent, None, None]:
-        """Yield the events of a turn; see `chat`. It works inside a running event loop with plain tools."""
+        """Yield the events of a turn; see `chat`. It works inside a running event loop with plain tools.
+
+        run_id: names the run. A run store takes each once and raises ConflictError for the second, so that a prompt
+        that is sent again after a failure of the network does not run twice. None makes a new one.
+        """
         runtime = BlockingRuntime(loops=self._private_loops, cancel=cancel)
-        events = self._events(prompt, messages, cancel, runtime)
+        events = self._events(prompt, messages, cancel, runtime, run_id=run_id)
         return cast("Generator[AgentEvent, None, None]", iterate(events))  # iterate is a generator function
 
     def astream(
-        self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None
+        self,
+        prompt: Prompt,
+        *,
+        messages: History = (),
+        cancel: CancelToken | None = None,
+        run_id: str | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Yield the events of a turn on the running event loop; read-only tools of one reply overlap."""
+        """Yield the events of a turn on the running event loop; read-only tools of one reply overlap.
+
+        run_id: see `stream`.
+        """
         from sapwood.runtime.aio import AsyncioRuntime
 
-        return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel))
+        return self._events(prompt, messages, cancel, AsyncioRuntime(cancel=cancel), run_id=run_id)
 
     def run(self, prompt: Prompt, *, messages: History = (), cancel: CancelToken | None = None) -> Any:
         """Run a turn to its end and return its structured output: the validated instance itself.
@@ -328,6 +346,29 @@ class Agent(Configured):
             agent = copy(self).with_output_model(output_model, max_output_retries=max_output_retries)
         return agent_tool(agent, name, description, timeout)
 
+    def for_user(self, user: str) -> "Agent":
+        """Return a copy of this agent for one of its users: it recalls what this user said, and keeps it as theirs.
+
+        Tools, documents and sources of your own stay as they are, and so do the connections to the provider. Raises
+        ConfigError for a memory that cannot be kept apart: one that knows no users or belongs to another one, or the
+        folder of the memory tool.
+
+        >>> from sapwood import create_memory_store
+        >>> from sapwood.testing import scripted
+        >>> store = create_memory_store()
+        >>> ann = Agent(llm=scripted()).with_memory(store).for_user("ann")
+        >>> ann.memory.add_fact("Ann lives in Bergen").scope.user
+        'ann'
+        """
+        config = self._config
+        if config.memory_tool is not None:
+            raise ConfigError("the folder of with_memory_tool is one for all users; make an agent for each user")
+        self._llm()
+        sources = tuple(item.scoped(user) if isinstance(item, MemorySource) else item for item in config.sources)
+        return copy(self)._set(
+            sources=sources, memory=config.memory.scoped(user) if config.memory is not None else None
+        )
+
     # -- inside ----------------------------------------------------------------------------------
 
     def child_spec(
@@ -354,6 +395,7 @@ class Agent(Configured):
         cancel: CancelToken | None,
         runtime: Runtime,
         tell: Callable[[LiveTurn], None] | None = None,
+        run_id: str | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         def ended(live: LiveTurn) -> None:
             self._ended(live)
@@ -364,9 +406,11 @@ class Agent(Configured):
         history = to_history(messages)
         make, keeping = self._maker(cancel), self.keeping
         if keeping.runs is not None or keeping.conversations is not None:
-            return stored_turn(keeping, make, message, history, runtime, on_end=ended, paused=self._paused)
+            return stored_turn(
+                keeping, make, message, history, runtime, on_end=ended, paused=self._paused, run_id=run_id
+            )
         spec = make(history)
-        run = start_run(runtime.new_id())
+        run = start_run(run_id or runtime.new_id())
         live = LiveTurn(run, spec, on_end=ended)
         return run_turn(run, spec, runtime, prompt=message, live=live)
 

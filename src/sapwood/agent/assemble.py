@@ -92,6 +92,7 @@ def assemble(
         max_depth=config.max_depth,
         inherited=inherited,
         retrieval_scope=config.retrieval_scope,
+        inspectors=config.inspectors,
         context_edits=edits,
     )
 

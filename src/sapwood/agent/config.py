@@ -20,6 +20,7 @@ from sapwood.core.require import MOST_SECONDS, require_number, shown
 from sapwood.core.scope import RetrievalScope
 from sapwood.core.tools import BoundTool, ToolSchema
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.loop.spec import Inspector
 from sapwood.sources.compaction import CompactionOptions
 from sapwood.sources.memory_tool import MemoryToolSource
 
@@ -78,6 +79,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     retrieval_scope: RetrievalScope | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
     memory: "MemoryManager | None" = None
+    inspectors: tuple[Inspector, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_response_tokens", "max_rounds"):

@@ -68,9 +68,17 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 async def stored_turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, *, on_end: OnEnd, paused: Frees
+    keeping: Keeping,
+    make: MakeSpec,
+    prompt: Message,
+    history: Transcript,
+    rt: Runtime,
+    *,
+    on_end: OnEnd,
+    paused: Frees,
+    run_id: str | None = None,
 ) -> AsyncGenerator[AgentEvent, None]:
-    """Yield the events of a new turn that is kept. paused: asked where no run store is.
+    """Yield the events of a new turn that is kept. paused: asked where no run store is. run_id: names the run.
 
     Raises ConversationBusyError, RunPausedError, and what the stores raise, before any model is called.
     """
@@ -78,7 +86,7 @@ async def stored_turn(
     while True:
         begun = False
         try:
-            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end, paused)) as events:
+            async with aclosing(_turn(keeping, make, prompt, history, rt, on_end, paused, run_id)) as events:
                 async for event in events:
                     begun = True
                     yield event
@@ -220,7 +228,14 @@ def _limits(run: Run) -> tuple[LimitBreach, ...]:
 
 
 async def _turn(
-    keeping: Keeping, make: MakeSpec, prompt: Message, history: Transcript, rt: Runtime, on_end: OnEnd, paused: Frees
+    keeping: Keeping,
+    make: MakeSpec,
+    prompt: Message,
+    history: Transcript,
+    rt: Runtime,
+    on_end: OnEnd,
+    paused: Frees,
+    run_id: str | None,
 ) -> AsyncGenerator[AgentEvent, None]:
     version = 0
     if keeping.conversations is not None and keeping.conversation_id is not None:
@@ -229,7 +244,7 @@ async def _turn(
         await (_free(keeping, keeping.runs, rt) if keeping.runs is not None else paused.free(keeping, rt))
         loaded = await _kept(rt, "conversation.load", keeping.conversations.load, keeping.conversation_id)
         history, version = Transcript.of(loaded.messages), loaded.version
-    run = start_run(rt.new_id()).replace(conversation_id=keeping.conversation_id, base_seq=version)
+    run = start_run(run_id or rt.new_id()).replace(conversation_id=keeping.conversation_id, base_seq=version)
     saving = None
     if keeping.runs is not None:
         saving = SavingRuntime(

@@ -15,8 +15,7 @@ from sapwood.agent.assemble import agent_tools, require_prices, unpriced
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.context_management import checked_edits
 from sapwood.agent.distinct import require_distinct_names
-from sapwood.agent.durable import Keeping, Keeps, OnBusy, OnPending, keeping_of, with_runs
-from sapwood.agent.models import create
+from sapwood.agent.durable import Keeps, OnBusy, OnPending, keeping_of, with_runs
 from sapwood.agent.output import output_of
 from sapwood.agent.skills import (
     Scope,
@@ -28,6 +27,7 @@ from sapwood.agent.skills import (
     warn_of_length,
 )
 from sapwood.agent.subagents import Subagent, SubagentDefinition, agent_of, require_distinct
+from sapwood.agent.told import Told
 from sapwood.context.pipeline import ContextPipeline
 from sapwood.context.source import ContextSource, SourceLike
 from sapwood.context.summarise import Summariser
@@ -40,9 +40,9 @@ from sapwood.core.ports import ConversationStore, RunStore
 from sapwood.core.require import MOST_SECONDS, require_bool, require_callables, require_number, require_series, shown
 from sapwood.core.scope import RetrievalScope
 from sapwood.core.tool_forms import ToolLike, to_tool
-from sapwood.core.tools import ApprovalRule, BoundTool
-from sapwood.llm.fallback import FallbackProvider
+from sapwood.core.tools import ApprovalRule
 from sapwood.loop.gate import Approve, PostHook, PreHook
+from sapwood.loop.spec import Inspector
 from sapwood.sources.compaction import CompactionOptions, Pin
 from sapwood.sources.memory_tool import memory_tool_source
 from sapwood.sources.skill_files import load_skill, load_skills
@@ -54,12 +54,11 @@ if TYPE_CHECKING:
     from sapwood.core.skill import Skill
 
 
-class Configured:
+class Configured(Told):
     """The fluent half of `Agent`."""
 
     def __init__(self, config: AgentConfig) -> None:
-        self._config = config
-        self._provider: LLMProvider | None = None
+        super().__init__(config)
         self._warned: set[str] = set()
 
     def with_system_prompt(self, prompt: str) -> Self:
@@ -365,32 +364,13 @@ class Configured:
         """
         return self._set(keeping=with_runs(self._config.keeping, store))
 
-    @property
-    def memory(self) -> "MemoryManager | None":
-        """The manager of `with_memory`, None without one."""
-        return self._config.memory
+    def with_inspector(self, inspector: Inspector) -> Self:
+        """Show each request to a function, with its ledger, just before the model gets it; further ones may be added.
 
-    @property
-    def pipeline(self) -> ContextPipeline:
-        """The pipeline of this agent: that of `with_pipeline`, or one of its own, to add steps to."""
-        return self._config.pipeline
-
-    @property
-    def can_ask(self) -> bool:
-        """It was told what to do about calls that need a person: `with_approval` was called."""
-        return self._config.approve is not None or self._config.defers
-
-    @property
-    def keeping(self) -> Keeping:
-        """Where this agent keeps its turns."""
-        config = self._config
-        return config.keeping if config.memory is None else config.memory.keeping(config.keeping)
-
-    def tool_called(self, name: str) -> BoundTool | None:
-        """Return the tool of this agent, not of its sources, that runs under this name; None where there is none."""
-        own = self._config.memory_tool
-        bound = [item for item in self._config.all_tools if isinstance(item, BoundTool)] + ([own.tool] if own else [])
-        return next((item for item in bound if item.name == name), None)
+        For logs, tests and pages that show what a model saw; a request is frozen, so nothing can be changed. What the
+        function raises ends the turn. Subagents show theirs to their own inspectors.
+        """
+        return self._set(inspectors=(*self._config.inspectors, inspector))
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -461,26 +441,3 @@ class Configured:
         """Change what the model may call; raises ToolNameCollision where two names become one for it."""
         require_distinct_names(self._config.changed(**changes))
         return self._set(**changes)
-
-    def _set(self, **changes: Any) -> Self:
-        self._config = self._config.changed(**changes)
-        return self
-
-    def _llm(self) -> LLMProvider:
-        if self._provider is None:
-            config = self._config
-            self._provider = config.llm or create(config.model, config.api_key, config.base_url)
-            if config.fallbacks:
-                others = [
-                    create(item, self._key_for(item), None) if isinstance(item, str) else item
-                    for item in config.fallbacks
-                ]
-                self._provider = FallbackProvider([self._provider, *others])
-        return self._provider
-
-    def _key_for(self, model: str) -> str | None:
-        """Return the key that was passed where this model is of the same provider; it goes to nobody else."""
-        from sapwood.llm.registry import provider_of
-
-        config = self._config
-        return config.api_key if provider_of(model) == provider_of(config.model) else None

@@ -26,7 +26,7 @@ from sapwood.memory.consolidate import Consolidate
 from sapwood.memory.learn import Extract
 from sapwood.memory.recall import CHUNK, TURN, shown_line
 from sapwood.memory.remember import removed, replaced
-from sapwood.sources.memory import MemorySource, Remember, memory_source
+from sapwood.sources.memory import MemorySource, Remember, memory_source, store_of
 
 WINDOW_TOKENS = 4_096
 _MOST_TOKENS = 100_000_000
@@ -88,6 +88,18 @@ class MemoryManager:
 
         self._window = MemoryWindow(f"memory-{uuid.uuid4().hex}", conversation_tokens, size, on_evict)
         self._source: MemorySource | None = None
+        options: dict[str, Any] = {
+            "recall": recall,
+            "remember": remember,
+            "extractor": extractor,
+            "consolidator": consolidator,
+            "remember_every": remember_every,
+            "extract_window": extract_window,
+            "keep_turns": keep_turns,
+        }
+        self._again = partial(
+            MemoryManager, conversation_tokens=conversation_tokens, tokenizer=tokenizer, on_evict=on_evict, **options
+        )
         if store is not None:
             self._source = memory_source(
                 store,
@@ -99,6 +111,13 @@ class MemoryManager:
                 extract_every=remember_every,
                 extract_window=extract_window,
             )
+
+    def scoped(self, user: str) -> "MemoryManager":
+        """Return a manager as this one is, with an empty window, over the facts of a user.
+
+        Raises ConfigError for a store that knows no users, or belongs to another one.
+        """
+        return self._again(store=store_of(self._store, user) if self._store is not None else None)
 
     # -- the conversation --------------------------------------------------------------------------
 

@@ -88,9 +88,9 @@ class MemoryWindow:
         """Empty the window; False where it was empty."""
         return self._store.conversations.delete(conversation_id)
 
-    def list(self, *, limit: int = 100) -> Sequence[ConversationSummary]:
+    def list(self, *, limit: int = 100, prefix: str = "", before: str | None = None) -> Sequence[ConversationSummary]:
         """Return the one conversation, once there is something in it."""
-        return self._store.conversations.list(limit=limit)
+        return self._store.conversations.list(limit=limit, prefix=prefix, before=before)
 
     def _gone(self, past: Sequence[Message], new: int) -> int:
         """Return how many of the past messages go, so that the others and the new ones fit: whole turns."""

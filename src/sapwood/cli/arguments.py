@@ -14,6 +14,22 @@ def add_context(commands: Any) -> None:
     context.add_argument("--json", action="store_true", help="as JSON, for a program")
 
 
+def add_serve(commands: Any) -> None:
+    """Add `serve` to the command."""
+    serve = commands.add_parser("serve", help="an agent behind HTTP, with a page to look at it")
+    serve.add_argument("agent", nargs="?", help="your agent (or application) as module:name; without it, a plain one")
+    serve.add_argument("--model", help="of the plain assistant: provider/model, or the path of a GGUF file")
+    serve.add_argument("--base-url", help="another server that speaks the provider's protocol")
+    serve.add_argument("--system", help="the system prompt of the plain assistant")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8000, help="the port, 0 for a free one (8000)")
+    serve.add_argument("--db", help="the SQLite file of runs and threads; without it, the agent's store, or none")
+    serve.add_argument("--token-env", metavar="NAME", help="ask for the bearer token in this environment variable")
+    serve.add_argument("--origin", action="append", default=[], help="another site whose pages may ask")
+    serve.add_argument("--name", action="append", metavar="HOST", help="a name by which this server may be called")
+    serve.add_argument("--no-page", action="store_true", help="only the interface, without the page")
+
+
 def add_ingest(commands: Any) -> None:
     """Add `ingest` to the command."""
     ingest = commands.add_parser("ingest", help="bring the documents of a file or a folder into a store, or up to date")

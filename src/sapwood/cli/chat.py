@@ -64,6 +64,17 @@ def load_agent(name: str) -> Agent:
 
     Raises ConfigError where there is none.
     """
+    found = load_object(name)
+    if not isinstance(found, Agent):
+        raise ConfigError(f"{name} is {type(found).__name__}, not an Agent")
+    return found
+
+
+def load_object(name: str) -> object:
+    """Return what `module:name` names; the current folder is looked in first.
+
+    Raises ConfigError where there is none.
+    """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise ConfigError(f"give your agent as module:name, for example app:agent, not {name!r}")
@@ -73,10 +84,9 @@ def load_agent(name: str) -> Agent:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ConfigError(f"there is no module {error.name!r}; run this in the folder that holds it") from error
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Agent):
-        kind = "nothing" if found is None else type(found).__name__
-        raise ConfigError(f"{attribute!r} in {module_name!r} is {kind}, not an Agent")
+    found: object = getattr(module, attribute, None)
+    if found is None:
+        raise ConfigError(f"{attribute!r} in {module_name!r} is nothing, not an Agent")
     return found
 
 

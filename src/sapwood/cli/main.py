@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from sapwood.cli.arguments import add_context, add_ingest, add_memory, add_runs
+from sapwood.cli.arguments import add_context, add_ingest, add_memory, add_runs, add_serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         _parser().print_help()
         return 2
-    commands = {"runs": _runs, "context": _context, "memory": _memory, "ingest": _ingest}
+    commands = {"runs": _runs, "context": _context, "memory": _memory, "ingest": _ingest, "serve": _serve}
     return commands.get(options.command, _chat)(options)
 
 
@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--model", help="provider/model, or the path of a GGUF file; without it, the best there is")
     chat.add_argument("--base-url", help="another server that speaks the provider's protocol")
     chat.add_argument("--system", help="the system prompt of the plain assistant")
+    add_serve(commands)
     add_context(commands)
     add_memory(commands)
     add_ingest(commands)
@@ -74,6 +75,15 @@ def _ingest(options: argparse.Namespace) -> int:
     return _told(ingest)
 
 
+def _serve(options: argparse.Namespace) -> int:
+    def serve() -> int:
+        from sapwood.cli.serve import run_serve
+
+        return run_serve(options)
+
+    return _told(serve, extra="server")
+
+
 def _runs(options: argparse.Namespace) -> int:
     def runs() -> int:
         from sapwood.cli.runs import run_runs
@@ -83,14 +93,14 @@ def _runs(options: argparse.Namespace) -> int:
     return _told(runs)
 
 
-def _told(command: Callable[[], int]) -> int:
-    """Run a command; what it cannot do is told in one line."""
+def _told(command: Callable[[], int], *, extra: str = "cli") -> int:
+    """Run a command; what it cannot do is told in one line. extra: what it needs of this package."""
     from sapwood.core.errors import SapwoodError
 
     try:
         return command()
     except ModuleNotFoundError as error:
-        print(f'{error.name} is not installed; run: pip install "sapwood[cli]"', file=sys.stderr)
+        print(f'{error.name} is not installed; run: pip install "sapwood[{extra}]"', file=sys.stderr)
         return 1
     except SapwoodError as error:
         print(f"sapwood: {error}", file=sys.stderr)

@@ -301,7 +301,8 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     details: for a user interface; never shown to the model.
     fingerprint: of the whole result, before it was cut. limit: the limit that refused the call, None otherwise.
     output: the JSON text of a structured output that was recorded. output_error: why it was refused.
-    skill: the name of the skill whose instructions the result carries.
+    skill: the name of the skill whose instructions the result carries. shown: of an error that tells of the program's
+    inside, what a user interface shows in place of the result; None where the result itself may be shown.
     """
 
     type: ClassVar[Literal["tool_finished"]] = "tool_finished"
@@ -319,6 +320,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     output: str | None = None
     output_error: str | None = None
     skill: str = ""
+    shown: str | None = None
 
 
 class OutputDelta(Event, frozen=True, kw_only=True, tag="output_delta", gc=False):

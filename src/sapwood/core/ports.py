@@ -145,8 +145,13 @@ class ConversationStore(Protocol):
         """
         ...
 
-    def list(self, *, limit: int = 100) -> MaybeAwaitable[Sequence[ConversationSummary]]:
-        """Return the conversations, the one that was begun last first."""
+    def list(
+        self, *, limit: int = 100, prefix: str = "", before: str | None = None
+    ) -> MaybeAwaitable[Sequence[ConversationSummary]]:
+        """Return the conversations whose id begins so, the one that was begun last first.
+
+        before: only those that were begun before this one, to go on with a list; none where it is not known.
+        """
         ...
 
 
@@ -211,9 +216,17 @@ class RunStore(Protocol):
         ...
 
     def list(
-        self, *, limit: int = 100, status: RunStatus | None = None, conversation_id: str | None = None
+        self,
+        *,
+        limit: int = 100,
+        status: RunStatus | None = None,
+        conversation_id: str | None = None,
+        before: str | None = None,
     ) -> MaybeAwaitable[Sequence[RunSummary]]:
-        """Return runs, the one that began last first."""
+        """Return runs, the one that began last first.
+
+        before: only those that began before this one, to go on with a list; none where it is not known.
+        """
         ...
 
     def summary(self, run_id: str) -> MaybeAwaitable[RunSummary]:

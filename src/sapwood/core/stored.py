@@ -32,7 +32,10 @@ class Conversation(Data, frozen=True, tag="conversation"):
 
 
 class ConversationSummary(Data, frozen=True, tag="conversation_summary"):
-    """A conversation in a list. run_id: the run that holds it, None where none does."""
+    """A conversation in a list.
+
+    run_id: the run that holds it, None where none does. title: how its first prompt began.
+    """
 
     type: ClassVar[Literal["conversation_summary"]] = "conversation_summary"
     id: str
@@ -40,6 +43,7 @@ class ConversationSummary(Data, frozen=True, tag="conversation_summary"):
     started_at: datetime
     updated_at: datetime
     run_id: str | None = None
+    title: str = ""
 
 
 class Compacted(Data, frozen=True, tag="compacted"):

@@ -52,9 +52,10 @@ class Outcome:
 
     rendered: None where there is only a text. cuts: the cap on results holds. loaded: tools that it made callable.
     output: the JSON text of a structured output that is recorded. skill: the one whose instructions this is.
+    shown: what a user interface shows in place of the text.
     """
 
-    __slots__ = ("cuts", "is_error", "loaded", "output", "rendered", "skill", "text")
+    __slots__ = ("cuts", "is_error", "loaded", "output", "rendered", "shown", "skill", "text")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Outcome:
         loaded: tuple[str, ...] = (),
         output: str | None = None,
         skill: str = "",
+        shown: str | None = None,
     ) -> None:
         self.text = text
         self.is_error = is_error
@@ -74,3 +76,4 @@ class Outcome:
         self.loaded = loaded
         self.output = output
         self.skill = skill
+        self.shown = shown

@@ -127,7 +127,11 @@ def version_of(bound: BoundTool) -> str:
 
 
 class Denied(Exception):
-    """A hook or a person said no; the message is the reason."""
+    """A hook or a person said no; the message is the reason. shown: what a user interface may show of it."""
+
+    def __init__(self, reason: str, shown: str | None = None) -> None:
+        super().__init__(reason)
+        self.shown = shown
 
 
 async def ask_hooks(
@@ -154,7 +158,8 @@ async def ask_hooks(
             raise
         except Exception as error:  # noqa: BLE001 - the door: it fails closed
             _log.error("a hook of %r failed: %s", name, type(error).__name__, exc_info=error)
-            raise Denied(f"a hook failed ({safe_error_text(error, expose=expose)})") from None
+            told = f"a hook failed ({safe_error_text(error, expose=expose)})"
+            raise Denied(told, f"a hook failed ({safe_error_text(error, expose=False)})") from None
         if answer is None:
             continue
         if not isinstance(answer, HookResult):

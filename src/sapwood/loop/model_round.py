@@ -92,6 +92,8 @@ async def _asked(
 ) -> AsyncGenerator[AgentEvent, None]:
     """Ask until there is a reply, or nothing more to be done about an error."""
     asking = _Asking(request, sent, rt)
+    for inspect in live.spec.inspectors:
+        inspect(request, sent)
     with live.reserved(sent.estimated_tokens) as held:
         yield RoundStarted(
             round=action.round, max_rounds=live.spec.policy.max_rounds, ledger=sent, wrap_up=action.wrap_up

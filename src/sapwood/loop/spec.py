@@ -3,7 +3,7 @@
 Laws: a spec is never changed; what must outlive the process is in the Run, and nothing of it here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -17,9 +17,10 @@ from sapwood.context.source import ContextSource, Turn
 from sapwood.core.cancel import CancelToken
 from sapwood.core.decide import Policy, Spent
 from sapwood.core.events import MessageInterrupted, Placement
+from sapwood.core.ledger import ContextLedger
 from sapwood.core.limits import WRAP_UP_TOKENS, LimitBreach, Tally, refuses_call
 from sapwood.core.messages import Message
-from sapwood.core.model import CacheTtl, LLMProvider, OutputMode, ToolLoading
+from sapwood.core.model import CacheTtl, LLMProvider, ModelRequest, OutputMode, ToolLoading
 from sapwood.core.partial_json import GrowingJson
 from sapwood.core.run import Run
 from sapwood.core.scope import RetrievalScope
@@ -81,6 +82,10 @@ Raises ToolError where there can be none: its message goes to the model.
 """
 
 
+Inspector: TypeAlias = Callable[[ModelRequest, ContextLedger], None]
+"""Is shown what a model call sends, and the ledger of it."""
+
+
 class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a turn needs.
 
@@ -95,8 +100,9 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: the ids of the calls that lead to this turn; root_id: the run at the top of the tree, empty there.
     tells_budget: the model is told what is left of the limits. max_depth: agents below agents.
     record: keeps the messages of the turn at its end, before the sources are told; what it raises ends the turn.
-    inherited: sources that subagents get as well, where they have none of that name. context_edits: what the provider
-    itself does about a long context. retrieval_scope: which documents sources and tools may search; None for all.
+    inspectors: are shown each request before it is sent. inherited: sources that subagents get as well, where they have
+    none of that name. context_edits: what the provider itself does about a long context. retrieval_scope: which
+    documents sources and tools may search; None for all.
     """
 
     provider: LLMProvider
@@ -130,6 +136,7 @@ class TurnSpec(msgspec.Struct, frozen=True, kw_only=True):
     inherited: tuple[ContextSource, ...] = ()
     retrieval_scope: RetrievalScope | None = None
     context_edits: tuple[dict[str, Any], ...] = ()
+    inspectors: Sequence[Inspector] = ()
 
     def output_schema(self, mode: OutputMode | None) -> dict[str, Any] | None:
         """Return the schema that goes to the provider itself, where the output is asked for in this way."""

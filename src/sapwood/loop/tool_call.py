@@ -27,7 +27,7 @@ from sapwood.core.events import (
 from sapwood.core.ports import Runtime
 from sapwood.core.render_result import cap, render_result
 from sapwood.core.run import OpenCall
-from sapwood.core.safe_text import safe_error_text
+from sapwood.core.safe_text import GENERIC, safe_error_text
 from sapwood.core.tools import FINAL_RESULT, SEARCH_TOOLS, BoundTool, ToolContext, batches
 from sapwood.core.transcript import INTERRUPTED
 from sapwood.loop.call_events import Outcome, fingerprint, finished, started
@@ -127,7 +127,7 @@ class _Call:
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door
-            yield await self._end(Outcome(self._error_text(error), is_error=True), checked)
+            yield await self._end(self._failed(error), checked)
             return
         if answer is None:
             yield await self._end(Outcome(f"Nothing answers {call.name}.", is_error=True), checked)
@@ -156,13 +156,13 @@ class _Call:
                 if checked is None:
                     return
         except Denied as denied:
-            yield await self._end(Outcome(f"Denied: {denied}", is_error=True), checked)
+            shown = None if denied.shown is None else f"Denied: {denied.shown}"
+            yield await self._end(Outcome(f"Denied: {denied}", is_error=True, shown=shown), checked)
             return
         except (BlockingCallError, RunCancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the door: a user's validator may raise anything
-            text = f"Invalid input for {self.call.name}: {self._error_text(error)}"
-            yield await self._end(Outcome(text, is_error=True), None)
+            yield await self._end(self._failed(error, f"Invalid input for {self.call.name}: "), None)
             return
         # What was changed on the way is noted, so that a call that is run again after a crash is the same call.
         changed = None if checked.raw == self.call.arguments else checked.raw
@@ -346,7 +346,7 @@ class _Call:
         try:
             child = spawn(checked.values, self.live, (*self.live.spec.path, self.item.public_id))
         except Exception as error:  # noqa: BLE001 - the door: a model of its own may not be made
-            yield Outcome(self._error_text(error), is_error=True)
+            yield self._failed(error)
             return
         turn = ChildTurn(child, self.live, self.item.public_id, self.rt)
         async with aclosing(turn.events()) as events:
@@ -355,8 +355,7 @@ class _Call:
         if turn.is_paused and turn.error is None:
             return
         if turn.error is not None:
-            text = f"{turn.name} failed: {self._error_text(turn.error)}"
-            yield Outcome(text, is_error=True)
+            yield self._failed(turn.error, f"{turn.name} failed: ")
             return
         text, is_error = turn.result()
         yield Outcome(text, is_error=is_error, cuts=False)
@@ -369,11 +368,11 @@ class _Call:
             raise
         except StepTimeoutError as error:
             if timeout is None:  # it is of something that the function itself waited for
-                return Outcome(self._error_text(error), is_error=True)
+                return self._failed(error)
             text = f"{self.call.name} timed out after {timeout:.3g} s; what it did by then is not known."
             return Outcome(text, is_error=True)
         except Exception as error:  # noqa: BLE001 - the door
-            return Outcome(self._error_text(error), is_error=True)
+            return self._failed(error)
         return Outcome(rendered.text, is_error=False, rendered=rendered)
 
     async def _value(self, arguments: Mapping[str, Any], timeout: float | None) -> Any:
@@ -401,12 +400,12 @@ class _Call:
 
         checked: None where the arguments did not fit; hooks see those that were asked for.
         """
-        text, rendered = outcome.text, outcome.rendered
+        text, rendered, shown = outcome.text, outcome.rendered, outcome.shown
         if hooks := self.live.spec.gate.post:
             arguments = checked.raw if checked is not None else self.call.arguments
             changed = await tell_hooks(hooks, self.call.name, self.item.call.key, arguments, text, self.rt)
             if changed is not None:
-                text, rendered = changed.text, changed
+                text, rendered, shown = changed.text, changed, None
         mark = fingerprint(self.asked_digest, text, is_error=outcome.is_error)
         if outcome.cuts:
             text = self._capped(text)
@@ -425,6 +424,7 @@ class _Call:
             skill=outcome.skill,
             output=outcome.output,
             output_error=outcome.text if outcome.is_error and self._reader is not None else None,
+            shown=shown,
         )
         await self.rt.settle(answer)
         return answer
@@ -436,11 +436,13 @@ class _Call:
         left = self.live.seconds_left(self.rt.monotonic())
         return own if left is None else left if own is None else min(own, left)
 
-    def _error_text(self, error: Exception) -> str:
-        spec = self.live.spec
-        if not isinstance(error, ToolError):
-            _log.error("tool %r failed: %s", self.call.name, type(error).__name__, exc_info=error)
-        return safe_error_text(error, expose=spec.expose_errors)
+    def _failed(self, error: Exception, before: str = "") -> Outcome:
+        """Return what an exception came to; a user interface shows only of a ToolError what it says."""
+        text = before + safe_error_text(error, expose=self.live.spec.expose_errors)
+        if isinstance(error, ToolError):
+            return Outcome(text, is_error=True)
+        _log.error("tool %r failed: %s", self.call.name, type(error).__name__, exc_info=error)
+        return Outcome(text, is_error=True, shown=before + GENERIC)
 
     def _capped(self, text: str) -> str:
         own = self.bound.max_result_tokens if self.bound is not None else None

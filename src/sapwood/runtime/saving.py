@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 MAY_WAIT = frozenset(
     {
-        "turn_resumed",  # a run that is resumed once more resumes as well
         "context_updated",  # nothing depends on it before the reply that saw the text, or the result that loaded tools
         "context_prepared",  # is selected again, for a request that is made again
         "compaction_started",

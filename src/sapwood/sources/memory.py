@@ -86,6 +86,13 @@ class MemorySource(ContextSource):
                 window=options.extract_window,
             )
 
+    def scoped(self, user: str) -> "MemorySource":
+        """Return the same source over the part of the store that belongs to a user.
+
+        Raises ConfigError for a store that knows no users, or has another one.
+        """
+        return MemorySource(store_of(self._store, user), self._options)
+
     def select(self, turn: Turn, room: int) -> MaybeAwaitable[Selection | None]:
         """Search with the user's words and return the hits as a block."""
         options = self._options
@@ -238,3 +245,14 @@ def memory_source(
             extract_window=extract_window,
         )
     return MemorySource(store, options)
+
+
+def store_of(store: MemoryStore, user: str) -> MemoryStore:
+    """Return the part of a memory that belongs to a user; raises ConfigError for one that knows no users."""
+    scoped: Callable[..., MemoryStore] | None = getattr(store, "scoped", None)
+    if scoped is None:
+        raise ConfigError(
+            f"{type(store).__name__} keeps what all users said in one place, so it cannot be given to one of them; use "
+            "SqliteStore(path).memory or create_memory_store(), or make an agent for each user"
+        )
+    return scoped(user=user)

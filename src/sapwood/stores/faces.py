@@ -25,7 +25,7 @@ from sapwood.core.stored import (
 )
 from sapwood.core.struct import Data
 from sapwood.stores import rules
-from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows
+from sapwood.stores.rows import Dated, EventRow, Rows, Titled
 from sapwood.stores.rules import NewMessages, NewRun, Session
 
 T = TypeVar("T")
@@ -156,16 +156,27 @@ class Runs:
         require_id(run_id, "run")
         return self._backend.write(lambda rows, session: rules.delete_run(rows, session, run_id))
 
+    def times(self, run_id: str) -> list[float]:
+        """Return when each event was stored, in seconds since 1970."""
+        require_id(run_id, "run")
+        return self._backend.read(lambda rows, _: (rules.known(rows, run_id), rows.times(run_id))[1])
+
     def list(
-        self, *, limit: int = 100, status: RunStatus | None = None, conversation_id: str | None = None
+        self,
+        *,
+        limit: int = 100,
+        status: RunStatus | None = None,
+        conversation_id: str | None = None,
+        before: str | None = None,
     ) -> Sequence[RunSummary]:
-        """Return runs, the one that began last first."""
+        """Return runs, the one that began last first; before: those that began before this one."""
         if conversation_id is not None:
             require_id(conversation_id, "conversation")
 
         def look(rows: Rows, session: Session) -> Sequence[RunSummary]:
             # Whether one runs or was interrupted is not stored, so those that are not over are all looked at.
-            found = rows.runs(conversation_id, unfinished=status not in (None, "ended"), limit=-1 if status else limit)
+            unfinished, most = status not in (None, "ended"), -1 if status else limit
+            found = rows.runs(conversation_id, unfinished=unfinished, limit=most, before=before)
             summaries = [_summary(item, session) for item in found]
             return [item for item in summaries if status is None or item.status == status][: max(0, limit)]
 
@@ -216,10 +227,13 @@ class Conversations:
         require_id(conversation_id, "conversation")
         return self._backend.write(lambda rows, session: rules.delete_conversation(rows, session, conversation_id))
 
-    def list(self, *, limit: int = 100) -> Sequence[ConversationSummary]:
-        """Return the conversations, the one that was begun last first."""
-        found = self._backend.read(lambda rows, _: rows.conversations(max(0, limit)))
-        return [_conversation_summary(row) for row in found]
+    def list(self, *, limit: int = 100, prefix: str = "", before: str | None = None) -> Sequence[ConversationSummary]:
+        """Return the conversations whose id begins so, the one that was begun last first.
+
+        before: only those that were begun before this one.
+        """
+        found = self._backend.read(lambda rows, _: rows.conversations(max(0, limit), prefix, before))
+        return [_conversation_summary(item) for item in found]
 
 
 def _event_row(event: AgentEvent, run_id: str) -> EventRow:
@@ -298,9 +312,10 @@ def _summary(item: Dated, session: Session) -> RunSummary:
     )
 
 
-def _conversation_summary(row: ConversationRow) -> ConversationSummary:
+def _conversation_summary(item: Titled) -> ConversationSummary:
+    row = item.row
     return ConversationSummary(
-        row.conversation_id, row.version, _time(row.started_at), _time(row.updated_at), row.holder
+        row.conversation_id, row.version, _time(row.started_at), _time(row.updated_at), row.holder, item.prompt
     )
 
 

@@ -163,12 +163,13 @@ class _Handles:
             found = os.lstat(path[-1], dir_fd=parent)
             _require(_is_plain(found))  # opening a device may already do something
             handle = os.open(path[-1], _READ, dir_fd=parent)
-        with open(handle, "rb") as file:
-            # A second name of a file outside, put here and taken away again, may have one name by now: but it is
-            # another file than the one that was looked at.
-            opened = os.fstat(handle)
-            _require(_is_plain(opened) and os.path.samestat(opened, found))
-            return file.read(most + 1)
+            with open(handle, "rb") as file:
+                # A second name of a file outside, put here and taken away again, may have one name by now: but it is
+                # another file than the one that was looked at, before or after it was opened.
+                opened, now = os.fstat(handle), os.lstat(path[-1], dir_fd=parent)
+                for seen in (opened, now):
+                    _require(_is_plain(seen) and os.path.samestat(seen, found))
+                return file.read(most + 1)
 
     def write(self, path: Names, content: bytes) -> None:
         with self._folder(path[:-1], makes=True) as parent:

@@ -4,7 +4,8 @@ Laws: what is kept is JSON, so that nothing works here that would not survive a 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import TypeVar
 
 from sapwood.core.ports import Embedder
@@ -15,7 +16,7 @@ from sapwood.stores.holder import Clock, Lease, this_process
 from sapwood.stores.in_process_memory import InProcessMemories
 from sapwood.stores.memory import Memory
 from sapwood.stores.memory_home import MemoryHome
-from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows, RunRow, Span
+from sapwood.stores.rows import ConversationRow, Dated, EventRow, Rows, RunRow, Span, Titled
 from sapwood.stores.rules import Session
 
 T = TypeVar("T")
@@ -136,9 +137,11 @@ class _Memory:
             return None
         return Dated(found.row, len(found.events), found.events[-1][1] if found.events else found.row.started_at)
 
-    def runs(self, conversation_id: str | None, *, unfinished: bool, limit: int) -> list[Dated]:
+    def runs(
+        self, conversation_id: str | None, *, unfinished: bool, limit: int, before: str | None = None
+    ) -> list[Dated]:
         found: list[Dated] = []
-        for run_id in reversed(self._runs):
+        for run_id in _before(self._runs, before):
             item = self.dated(run_id)
             if item is None or (unfinished and item.row.state == "ended"):
                 continue
@@ -151,6 +154,9 @@ class _Memory:
 
     def add_events(self, run_id: str, after: int, events: Sequence[EventRow], at: float) -> None:
         self._runs[run_id].events += [(event, at) for event in events]
+
+    def times(self, run_id: str) -> list[float]:
+        return [at for _, at in self._runs[run_id].events]
 
     def events(self, run_id: str, after: int) -> list[tuple[int, str]]:
         found = self._runs[run_id].events
@@ -177,9 +183,13 @@ class _Memory:
     def drop_conversation(self, conversation_id: str) -> None:
         del self._conversations[conversation_id]
 
-    def conversations(self, limit: int) -> list[ConversationRow]:
-        found = [item.row for item in reversed(self._conversations.values())]
-        return found if limit < 0 else found[:limit]
+    def conversations(self, limit: int, prefix: str, before: str | None) -> list[Titled]:
+        ids = [id for id in _before(self._conversations, before) if id.startswith(prefix)]
+        return [self._titled(id) for id in (ids if limit < 0 else ids[:limit])]
+
+    def _titled(self, conversation_id: str) -> Titled:
+        runs = self.runs(conversation_id, unfinished=False, limit=-1)
+        return Titled(self._conversations[conversation_id].row, runs[-1].row.prompt if runs else "")
 
     def messages(self, conversation_id: str, spans: Sequence[Span]) -> list[tuple[int, str]]:
         kept = self._conversations[conversation_id].messages
@@ -200,3 +210,11 @@ class _Memory:
 
     def put_turn(self, conversation_id: str, run_id: str, version: int) -> None:
         self._conversations[conversation_id].turns[run_id] = version
+
+
+def _before(ids: Mapping[str, object], before: str | None) -> Iterator[str]:
+    """Yield the ids in the order of their making, the last one first; those that were made before this one."""
+    found = reversed(list(ids))
+    if before is None:
+        return found
+    return iter([*dropwhile(lambda id: id != before, found)][1:])

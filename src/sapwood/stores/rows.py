@@ -57,6 +57,13 @@ class EventRow(NamedTuple):
     call: str | None = None
 
 
+class Titled(NamedTuple):
+    """A conversation with the prompt of its first run; empty where no run of it is kept."""
+
+    row: ConversationRow
+    prompt: str
+
+
 class Dated(NamedTuple):
     """A run with what its events tell: how many there are, and when the last one came."""
 
@@ -84,8 +91,10 @@ class Rows(Protocol):
         """Return a run with what its events tell."""
         ...
 
-    def runs(self, conversation_id: str | None, *, unfinished: bool, limit: int) -> list[Dated]:
-        """Return runs, the one that began last first; all of them for a limit below 0."""
+    def runs(
+        self, conversation_id: str | None, *, unfinished: bool, limit: int, before: str | None = None
+    ) -> list[Dated]:
+        """Return runs, the one that began last first; all of them for a limit below 0. before: that began before it."""
         ...
 
     def version(self, run_id: str) -> int:
@@ -94,6 +103,10 @@ class Rows(Protocol):
 
     def add_events(self, run_id: str, after: int, events: Sequence[EventRow], at: float) -> None:
         """Store events, numbered from the one after this."""
+        ...
+
+    def times(self, run_id: str) -> list[float]:
+        """Return when the events of a run were stored, in seconds since 1970."""
         ...
 
     def events(self, run_id: str, after: int) -> list[tuple[int, str]]:
@@ -124,8 +137,11 @@ class Rows(Protocol):
         """Remove a conversation and its messages."""
         ...
 
-    def conversations(self, limit: int) -> list[ConversationRow]:
-        """Return the conversations, the one that was begun last first; all of them for a limit below 0."""
+    def conversations(self, limit: int, prefix: str, before: str | None) -> list[Titled]:
+        """Return the conversations whose id begins so, the one that was begun last first, with their first prompt.
+
+        limit: below 0 for all of them. before: only those that were begun before this one.
+        """
         ...
 
     def messages(self, conversation_id: str, spans: Sequence[Span]) -> list[tuple[int, str]]:

@@ -143,6 +143,12 @@ class StoreContract:
             added(store, one_turn(1), after=0, run_id=f"of-{name}", conversation_id=name)
         assert [item.id for item in done(store.conversations.list())] == ["c3", "c2", "c1"]
         assert [item.id for item in done(store.conversations.list(limit=1))] == ["c3"]
+        assert [item.id for item in done(store.conversations.list(before="c3"))] == ["c2", "c1"]
+        assert [item.id for item in done(store.conversations.list(before="c3", limit=1))] == ["c2"]
+        assert list(done(store.conversations.list(before="nobody"))) == []
+        assert [item.id for item in done(store.conversations.list(prefix="c"))] == ["c3", "c2", "c1"]
+        assert [item.id for item in done(store.conversations.list(prefix="c2"))] == ["c2"]
+        assert list(done(store.conversations.list(prefix="%"))) == []
         assert done(store.conversations.delete("c2")) is True
         assert [item.id for item in done(store.conversations.list())] == ["c3", "c1"]
         assert done(store.conversations.load("c2")).version == 0
@@ -291,6 +297,8 @@ class StoreContract:
         runs = store.runs
         assert ids_of(done(runs.list())) == ["r4", "r3", "r2", "r1"]
         assert ids_of(done(runs.list(limit=2))) == ["r4", "r3"]
+        assert ids_of(done(runs.list(limit=2, before="r4"))) == ["r3", "r2"]
+        assert ids_of(done(runs.list(before="nobody"))) == []
         assert ids_of(done(runs.list(status="ended"))) == ["r3", "r1"]
         assert ids_of(done(runs.list(status="running", conversation_id="c1"))) == ["r4"]
         assert ids_of(done(runs.list(status="paused", limit=0))) == []

@@ -7,7 +7,7 @@ Source: AG-UI 1.0 (PyPI `ag-ui-protocol`, npm `@ag-ui/client`), which the tests 
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -57,6 +57,10 @@ class AgUiEncoder:
     >>> encoder.encode(TextDelta(text="hello"), 0.0)[1]
     '{"type":"TEXT_MESSAGE_START","messageId":"r1:0","role":"assistant","timestamp":0}'
     """
+
+    media_type: ClassVar[str] = "text/event-stream"
+    headers: ClassVar[dict[str, str]] = {}
+    ending: ClassVar[str] = ""
 
     def __init__(self, run_id: str, thread_id: str, *, segment: str = "", request: AgUiRequest | None = None) -> None:
         self._run_id = run_id

@@ -291,10 +291,11 @@ class OutputNote(Wire, frozen=True, kw_only=True):
 
 
 class DataOutput(Chunk, frozen=True, kw_only=True, tag="data-output"):
-    """The structured output. id: `output`."""
+    """The structured output. id: `output`. transient: it still grows, and is not a part of the message yet."""
 
     id: str
     data: OutputNote
+    transient: bool = False
 
 
 class ToolTime(Wire, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from sapwood.core.errors import StoreError
 from sapwood.core.struct import Data
-from sapwood.stores.rows import ConversationRow, Span
+from sapwood.stores.rows import ConversationRow, Span, Titled
 
 D = TypeVar("D", bound=Data)
 
@@ -42,10 +42,20 @@ class ConversationRows:
         for table, column in (("message", "conversation"), ("turn", "conversation"), ("conversation", "n")):
             self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (n,))
 
-    def conversations(self, limit: int) -> list[ConversationRow]:
-        """Return the conversations, the one that was begun last first."""
-        found = self._connection.execute(f"SELECT {_COLUMNS} FROM conversation ORDER BY n DESC LIMIT ?", (limit,))
-        return [_row(item) for item in found]
+    def conversations(self, limit: int, prefix: str, before: str | None) -> list[Titled]:
+        """Return the conversations whose id begins so, the one that was begun last first, with their first prompt."""
+        # As a range, which the index on the id can be asked for; a text sorts as its bytes.
+        wanted = ["1"]
+        if prefix:
+            wanted.append("substr(conversation_id, 1, length(:prefix)) = :prefix AND conversation_id >= :prefix")
+        if before is not None:
+            wanted.append("n < (SELECT n FROM conversation WHERE conversation_id = :before)")
+        found = self._connection.execute(
+            f"SELECT {_COLUMNS}, (SELECT prompt FROM run WHERE run.conversation_id = conversation.conversation_id "
+            f"ORDER BY run.n LIMIT 1) FROM conversation WHERE {' AND '.join(wanted)} ORDER BY n DESC LIMIT :limit",
+            {"prefix": prefix, "before": before, "limit": limit},
+        )
+        return [Titled(_row(item[:-1]), item[-1] or "") for item in found]
 
     def messages(self, conversation_id: str, spans: Sequence[Span]) -> list[tuple[int, str]]:
         """Return numbered messages, span by span."""

@@ -61,16 +61,20 @@ class SqliteRows(ConversationRows):
         found = self._one(f"{_DATED} WHERE run_id = ?", run_id)
         return _dated(found) if found is not None else None
 
-    def runs(self, conversation_id: str | None, *, unfinished: bool, limit: int) -> list[Dated]:
-        """Return runs, the one that began last first; all of them for a limit below 0."""
+    def runs(
+        self, conversation_id: str | None, *, unfinished: bool, limit: int, before: str | None = None
+    ) -> list[Dated]:
+        """Return runs, the one that began last first; all of them for a limit below 0. before: that began before it."""
         wanted = ["1"]
+        if before is not None:
+            wanted.append("n < (SELECT n FROM run WHERE run_id = :before)")
         if unfinished:
             wanted.append("state <> 'ended'")
         if conversation_id is not None:
             wanted.append("conversation_id = :conversation_id")
         found = self._connection.execute(
             f"{_DATED} WHERE {' AND '.join(wanted)} ORDER BY n DESC LIMIT :limit",
-            {"conversation_id": conversation_id, "limit": limit},
+            {"conversation_id": conversation_id, "limit": limit, "before": before},
         )
         return [_dated(item) for item in found]
 
@@ -86,6 +90,11 @@ class SqliteRows(ConversationRows):
             "INSERT INTO event (run, seq, at, call, json) VALUES (?, ?, ?, ?, ?)",
             [(n, seq, at, event.call, event.json) for seq, event in enumerate(events, after + 1)],
         )
+
+    def times(self, run_id: str) -> list[float]:
+        """Return when the events of a run were stored."""
+        found = self._connection.execute("SELECT at FROM event WHERE run = ? ORDER BY seq", (self._n(run_id),))
+        return [at for (at,) in found]
 
     def events(self, run_id: str, after: int) -> list[tuple[int, str]]:
         """Return the events after this number."""

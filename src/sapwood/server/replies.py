@@ -1,0 +1,159 @@
+"""Answers: JSON, errors, and the stream of a run to one client.
+
+Laws: a client that takes nothing holds up itself alone; nothing but whole frames is ever sent, so a comment never
+stands inside an event; a stream ends with the run's segment or with the client, and leaves nothing behind.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from sapwood.core.events import AgentEvent
+from sapwood.server.errors import HttpError
+from sapwood.server.run_log import Place, RunLog
+from sapwood.server.settings import Settings
+
+PING = b": ping\n\n"
+_HEADERS = {
+    "cache-control": "no-cache, no-transform",
+    "x-accel-buffering": "no",
+    "x-content-type-options": "nosniff",
+}
+
+
+class StreamEncoder(Protocol):
+    """Makes the payloads of one reader of events."""
+
+    media_type: ClassVar[str]
+    headers: ClassVar[dict[str, str]]
+    ending: ClassVar[str]
+
+    def encode(self, event: AgentEvent, at: float) -> list[str]:
+        """Return the payloads of an event."""
+        ...
+
+    def skip(self, event: AgentEvent, at: float) -> None:
+        """Take in an event that the client has."""
+        ...
+
+    def fail(self, text: str, code: str = "internal") -> list[str]:
+        """Return what tells that the run failed."""
+        ...
+
+    def close(self) -> list[str]:
+        """Return the end of the stream."""
+        ...
+
+
+class JsonReply(Response):
+    """JSON, in the order of its making."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes."""
+        return msgspec.json.encode(content)
+
+
+def error_reply(error: HttpError, request_id: str) -> Response:
+    """Return an error as JSON, with the id of the request."""
+    body = {"error": {"code": error.code, "message": str(error), "requestId": request_id, **error.more}}
+    return JsonReply(body, error.status, headers=error.headers)
+
+
+class FrameReply(Response):
+    """A stream that is over: a few payloads."""
+
+    def __init__(self, payloads: list[str], media_type: str) -> None:
+        super().__init__("".join(_framed(payloads, "")).encode(), 200, _HEADERS, media_type)
+
+
+class EventStream(Response):
+    """The stream of a run.
+
+    start: from where on the client wants it; what is before is only taken in by the encoder. left: is called when the
+    client is gone or has all.
+    """
+
+    def __init__(
+        self,
+        log: RunLog,
+        encoder: StreamEncoder,
+        settings: Settings,
+        *,
+        start: Place,
+        left: Callable[[RunLog], None],
+        headers: dict[str, str],
+    ) -> None:
+        super().__init__(None, 200, {**_HEADERS, **encoder.headers, **headers})
+        del self.headers["content-length"]
+        self.headers["content-type"] = f"{encoder.media_type}; charset=utf-8"
+        self._log = log
+        self._encoder = encoder
+        self._settings = settings
+        self._start = start
+        self._left = left
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the segment is over or the client is gone."""
+        self._log.readers += 1
+        leaving = asyncio.create_task(_gone(receive))
+        sending = asyncio.create_task(self._send(send))
+        try:
+            await asyncio.wait({leaving, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not isinstance(sending.exception(), OSError | TimeoutError | None):
+                sending.result()
+        finally:
+            for task in (leaving, sending):
+                task.cancel()
+            await asyncio.gather(leaving, sending, return_exceptions=True)
+            self._log.readers -= 1
+            self._left(self._log)
+
+    async def _send(self, send: Send) -> None:
+        log, encoder, place = self._log, self._encoder, Place()
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for event, at, after in log.read(place, self._start):
+            encoder.skip(event, at)
+            place = after
+        while True:
+            frames: list[str] = []
+            for event, at, after in log.read(place):
+                frames += _framed(encoder.encode(event, at), str(after))
+                place = after
+            if not frames and not log.is_live:
+                break
+            if frames:
+                await self._sent(send, "".join(frames).encode())
+            elif not await log.changed(self._settings.heartbeat_seconds):
+                await self._sent(send, PING)
+        failure = log.failure
+        last = encoder.fail(failure.text, failure.code) if failure is not None else encoder.close()
+        last += [encoder.ending] if encoder.ending else []
+        await self._sent(send, "".join(_framed(last, "")).encode())
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _sent(self, send: Send, body: bytes) -> None:
+        # The server waits here once its buffer for this client is full.
+        async with asyncio.timeout(self._settings.stall_seconds):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _framed(payloads: list[str], number: str) -> list[str]:
+    """Return payloads as frames; the last one carries the number after which a client can go on.
+
+    A payload is JSON in one line, in which no line break stands bare, so it needs no more than one data line.
+    """
+    frames = [f"data: {payload}\n\n" for payload in payloads]
+    if frames and number:
+        frames[-1] = f"id: {number}\n{frames[-1]}"
+    return frames
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
