@@ -163,7 +163,7 @@ def test_a_pause_inside_a_subagent_is_answered_like_any_other(script: str) -> No
     found = against(made(TASK, PAYS, says("paid"), says("Done.")), script, "t1")
     assert (found["status"], found["error"]) == ("ready", None)
     assert len(found["messages"]) == 2
-    assert tools_of(found) == [("output-available", "paid"), ("output-available", "paid 5")]
+    assert tools_of(found) == [("output-available", "I pay.paid"), ("output-available", "paid 5")]
     assert texts_of(found)[-1] == "Done."
 
 
