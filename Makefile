@@ -48,7 +48,8 @@ test: $(VENV)/test $(VENV)/web ## every test on every Python here
 	@scripts/test
 
 soak: $(VENV)/test $(VENV)/web ## the tests that take more than ten seconds
-	$(BIN)/python -m pytest -m soak -n 2 --timeout 600
+	$(BIN)/python -m pytest -m "soak and not alone" -n 2 --timeout 600
+	$(BIN)/python -m pytest -m "soak and alone" --timeout 600
 
 check: $(VENV)/check $(VENV)/web ## lint, format, types, layers, architecture
 	$(BIN)/ruff check .

@@ -51,12 +51,13 @@ def main() -> None:
 
     import uvicorn
 
-    from sapwood.server import create_app
+    from sapwood.server import Settings, create_app
 
     options = read_options()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    app = create_app(Agent(llm=StampedProvider(options.deltas, options.interval)), page=False)
+    limits = Settings(max_runs_each=10_000, requests_per_minute=1_000_000)
+    app = create_app(Agent(llm=StampedProvider(options.deltas, options.interval)), page=False, settings=limits)
     listener = socket.create_server(("127.0.0.1", options.port), backlog=2048)
     print(listener.getsockname()[1], os.getpid(), flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])

@@ -26,7 +26,7 @@ from sapwood.server.guard import LOCAL_HOSTS, Guard
 from sapwood.server.live_runs import LiveRuns
 from sapwood.server.openapi import document
 from sapwood.server.principal import Authorize, Principal
-from sapwood.server.replies import JsonReply
+from sapwood.server.replies import JsonReply, Streams
 from sapwood.server.routes import Handler, Routes
 from sapwood.server.settings import Settings
 from sapwood.stores.in_process_runs import InProcessStore
@@ -35,18 +35,19 @@ Served: TypeAlias = Agent | Callable[[Principal], Agent]
 """What is served: an agent, or what makes the agent of a principal."""
 STATIC = Path(__file__).parent / "static"
 _log = logging.getLogger(__name__)
-_TICK_SECONDS = 5.0
 
 
 class App:
     """The ASGI application. runs: what goes on in it."""
 
-    def __init__(self, guarded: Guard, runs: LiveRuns, settings: Settings, *, has_authorize: bool) -> None:
+    def __init__(
+        self, guarded: Guard, runs: LiveRuns, streams: Streams, *, drain_seconds: float, has_authorize: bool
+    ) -> None:
         self._guarded = guarded
         self.runs = runs
-        self._settings = settings
+        self._streams = streams
         self.has_authorize = has_authorize
-        self.drain_seconds = settings.drain_seconds
+        self.drain_seconds = drain_seconds
         self._ticking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +64,7 @@ class App:
 
     async def stop(self, drain_seconds: float | None = None) -> None:
         """Let runs finish, break off what does not, and end; for the shutdown of a host that this is mounted in."""
-        await self.runs.drain(self._settings.drain_seconds if drain_seconds is None else drain_seconds)
+        await self.runs.drain(self.drain_seconds if drain_seconds is None else drain_seconds)
         if self._ticking is not None:
             self._ticking.cancel()
             with suppress(asyncio.CancelledError):
@@ -72,7 +73,8 @@ class App:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(self._streams.tick_seconds)
+            self._streams.tick()
             self.runs.forget_old()
 
 
@@ -126,7 +128,7 @@ def create_app(
         only_local=authorize is None,
         max_body_bytes=settings.max_body_bytes,
     )
-    app = App(guarded, runs, settings, has_authorize=authorize is not None)
+    app = App(guarded, runs, routes.streams, drain_seconds=settings.drain_seconds, has_authorize=authorize is not None)
     return app
 
 

@@ -72,6 +72,29 @@ class FrameReply(Response):
         super().__init__("".join(_framed(payloads, "")).encode(), 200, _HEADERS, media_type)
 
 
+class Streams:
+    """The streams that are open. One timer looks after all of them, as one for each would cost more than the events."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: set[EventStream] = set()
+        self.tick_seconds = min(5.0, settings.heartbeat_seconds / 4, settings.stall_seconds / 4)
+
+    def add(self, stream: "EventStream") -> None:
+        """Look after a stream."""
+        self._open.add(stream)
+
+    def drop(self, stream: "EventStream") -> None:
+        """Look after it no longer."""
+        self._open.discard(stream)
+
+    def tick(self) -> None:
+        """Have a comment sent where there was silence for long, and let go of clients that take nothing."""
+        now = asyncio.get_running_loop().time()
+        for stream in list(self._open):
+            stream.look(now, self._settings.heartbeat_seconds - self.tick_seconds, self._settings.stall_seconds)
+
+
 class EventStream(Response):
     """The stream of a run.
 
@@ -83,7 +106,7 @@ class EventStream(Response):
         self,
         log: RunLog,
         encoder: StreamEncoder,
-        settings: Settings,
+        streams: Streams,
         *,
         start: Place,
         left: Callable[[RunLog], None],
@@ -94,28 +117,44 @@ class EventStream(Response):
         self.headers["content-type"] = f"{encoder.media_type}; charset=utf-8"
         self._log = log
         self._encoder = encoder
-        self._settings = settings
+        self._streams = streams
         self._start = start
         self._left = left
+        self._waiter: asyncio.Future[bool] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._since = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the segment is over or the client is gone."""
         self._log.readers += 1
+        self._since = asyncio.get_running_loop().time()
+        self._streams.add(self)
         leaving = asyncio.create_task(_gone(receive))
-        sending = asyncio.create_task(self._send(send))
+        sending = self._sending = asyncio.create_task(self._send(send))
         try:
             await asyncio.wait({leaving, sending}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and not isinstance(sending.exception(), OSError | TimeoutError | None):
+            if sending.done() and not sending.cancelled() and not isinstance(sending.exception(), OSError | None):
                 sending.result()
         finally:
+            self._streams.drop(self)
             for task in (leaving, sending):
                 task.cancel()
             await asyncio.gather(leaving, sending, return_exceptions=True)
             self._log.readers -= 1
             self._left(self._log)
 
+    def look(self, now: float, quiet: float, stall: float) -> None:
+        """Wake the stream where it was quiet for so many seconds; end it where a send takes as long as `stall`."""
+        waited = now - self._since
+        if self._waiter is not None:
+            if waited >= quiet and not self._waiter.done():
+                self._waiter.set_result(False)
+        elif waited >= stall and self._sending is not None:
+            self._sending.cancel()
+
     async def _send(self, send: Send) -> None:
         log, encoder, place = self._log, self._encoder, Place()
+        loop = asyncio.get_running_loop()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for event, at, after in log.read(place, self._start):
             encoder.skip(event, at)
@@ -125,22 +164,25 @@ class EventStream(Response):
             for event, at, after in log.read(place):
                 frames += _framed(encoder.encode(event, at), str(after))
                 place = after
-            if not frames and not log.is_live:
-                break
             if frames:
-                await self._sent(send, "".join(frames).encode())
-            elif not await log.changed(self._settings.heartbeat_seconds):
-                await self._sent(send, PING)
+                body = "".join(frames).encode()
+            elif not log.is_live:
+                break
+            else:
+                self._waiter = log.waiter()
+                is_news = await self._waiter
+                self._waiter = None
+                if is_news:
+                    continue
+                body = PING
+            self._since = loop.time()
+            # The server waits here once its buffer for this client is full.
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            self._since = loop.time()
         failure = log.failure
         last = encoder.fail(failure.text, failure.code) if failure is not None else encoder.close()
         last += [encoder.ending] if encoder.ending else []
-        await self._sent(send, "".join(_framed(last, "")).encode())
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _sent(self, send: Send, body: bytes) -> None:
-        # The server waits here once its buffer for this client is full.
-        async with asyncio.timeout(self._settings.stall_seconds):
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": "".join(_framed(last, "")).encode(), "more_body": False})
 
 
 def _framed(payloads: list[str], number: str) -> list[str]:

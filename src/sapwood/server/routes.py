@@ -23,7 +23,7 @@ from sapwood.server.live_runs import LiveRuns, run_id_of
 from sapwood.server.posted import Posted, checked_answers, read_chat, read_decisions
 from sapwood.server.principal import LOCAL, Authorize, Principal, Unauthorized, conversation_of, thread_of
 from sapwood.server.rate import RateLimit
-from sapwood.server.replies import EventStream, JsonReply, StreamEncoder
+from sapwood.server.replies import EventStream, JsonReply, StreamEncoder, Streams
 from sapwood.server.run_log import Place, RunLog
 from sapwood.server.seen import context_view
 from sapwood.server.settings import Settings
@@ -46,8 +46,8 @@ class Routes:
     ) -> None:
         self._runs = runs
         self._threads = Threads(runs)
-        self._settings = settings
         self._authorize = authorize
+        self.streams = Streams(settings)
         self._rate = RateLimit(settings.requests_per_minute)
         self._about = about
         self._encoder = partial(AiSdkEncoder, max_bytes=settings.max_event_bytes)
@@ -228,7 +228,7 @@ class Routes:
         return EventStream(
             log,
             make(log.run_id, thread_id),
-            self._settings,
+            self.streams,
             start=start,
             left=self._runs.reader_left,
             headers={"x-sapwood-run-id": log.run_id},

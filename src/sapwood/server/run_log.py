@@ -93,7 +93,7 @@ class RunLog:
         self.readers = 0
         self.over_at = 0.0
         self._entries: list[_Entry] = []
-        self._waiting: set[asyncio.Future[bool]] = set()
+        self._waiting: list[asyncio.Future[bool]] = []
 
     def load(self, events: Iterable[Timed]) -> None:
         """Fill it with what was stored."""
@@ -160,24 +160,16 @@ class RunLog:
                 return  # more of it may come
             number, offset = number + 1, 0
 
-    async def changed(self, seconds: float) -> bool:
-        """Wait until something was added, at most this long; False where nothing was."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(seconds, _settle, waiter, False)
-        self._waiting.add(waiter)
-        try:
-            return await waiter
-        finally:
-            timer.cancel()
-            self._waiting.discard(waiter)
+    def waiter(self) -> "asyncio.Future[bool]":
+        """Return what is settled once something was added."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
         for waiter in waiting:
-            _settle(waiter, True)
-
-
-def _settle(waiter: "asyncio.Future[bool]", value: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(value)
+            if not waiter.done():
+                waiter.set_result(True)

@@ -79,6 +79,8 @@ class AiSdkEncoder:
 
     def encode(self, event: AgentEvent, at: float) -> list[str]:
         """Return the JSON of the chunks of an event. at: when it came, in seconds since 1970; 0 where nobody knows."""
+        if type(event) is TextDelta and (id := self._turn.open_text(event.path)):  # most of what there is
+            return [f'{{"type":"text-delta","id":"{id}","delta":{_json.encode(event.text).decode()}}}']
         return [json for chunk in self.chunks(event, at) for json in self._sized(chunk)]
 
     def skip(self, event: AgentEvent, at: float) -> None:
@@ -241,6 +243,10 @@ class _Turn:
             self._in_step = False
             found.append(wire.FinishStep())
         return found
+
+    def open_text(self, path: tuple[str, ...]) -> str:
+        """Return the id of the text that a delta of this turn goes on with; empty where one begins with it."""
+        return self._text[0] if not path and self._text is not None and not self._text[1] else ""
 
     def was_denied(self, key: str) -> bool:
         """Tell whether a person said no to a call."""
