@@ -6,6 +6,8 @@ LOCKS  := $(wildcard tests/web/package-lock.json packages/*/package-lock.json ex
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
+# Many tests start processes, and each would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo chat test soak check docs bench web page clean
 
 help: ## list the targets
