@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # what type checkers take for typing's own, without its i
 
 if TYPE_CHECKING:
     from sapwood.agent.agent import Agent as Agent
+    from sapwood.agent.assistant_session import AssistantSession as AssistantSession
     from sapwood.agent.built_in_skills import memory_skill as memory_skill
     from sapwood.agent.built_in_skills import rag_skill as rag_skill
     from sapwood.agent.decorator import tool as tool
@@ -244,6 +245,7 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalRequested",
     "ApprovalResolved",
+    "AssistantSession",
     "AuthenticationError",
     "BaseLLMProvider",
     "BlockingCallError",

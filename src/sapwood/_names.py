@@ -4,6 +4,7 @@ NAMES = {
     # agent
     "Agent": "sapwood.agent.agent",
     "AgentTool": "sapwood.core.agent_tool",
+    "AssistantSession": "sapwood.agent.assistant_session",
     "RunAgentOptions": "sapwood.agent.run_agent",
     "ToolContext": "sapwood.core.tools",
     "ToolSchema": "sapwood.core.tools",

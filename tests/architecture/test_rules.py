@@ -136,6 +136,12 @@ def test_the_state_table_in_the_documentation_is_current() -> None:
     assert module.table().count("\n") >= 10
 
 
+def test_the_types_of_the_wire_in_typescript_are_current() -> None:
+    module = load_module(ROOT / "scripts" / "draw_types.py")
+    assert module.main(["--check"]) == 0, "run `python scripts/draw_types.py`"
+    assert module.drawn().count("export ") > 40
+
+
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "AGENTS.md", "LICENSE"])
 def test_the_newcomers_pages_are_there(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8").strip()

@@ -285,7 +285,12 @@ def _concrete(kind: type) -> set[type]:
 def test_the_tables_hold_every_core_type_and_every_event() -> None:
     for module in pkgutil.iter_modules(sapwood.core.__path__):
         importlib.import_module(f"sapwood.core.{module.name}")
-    ours = {kind for kind in _concrete(Data) if kind.__module__.startswith("sapwood.core.")}
+    # What a front end holds is never stored; the cases of tests/agent/test_assistant_session.py hold its form.
+    ours = {
+        kind
+        for kind in _concrete(Data)
+        if kind.__module__.startswith("sapwood.core.") and not kind.__module__.startswith("sapwood.core.assistant")
+    }
     assert {type(value) for value in ALL} == ours
     assert [type(event) for event in EVENTS] == list(get_args(AgentEvent))
     tags = [kind.type for kind in ours]  # type: ignore[attr-defined]

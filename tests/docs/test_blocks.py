@@ -35,7 +35,8 @@ def test_what_does_not_run_says_why(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("```") % 2 == 0, "a fence is not closed"
     for block in runner.blocks(text):
-        assert block.kind in {"python", "no-run", "output", "console", "sh", "text", "toml", "json"}, block.line
+        # What is tsx, the tests of packages/react type-check.
+        assert block.kind in {"python", "no-run", "output", "console", "sh", "text", "toml", "json", "tsx"}, block.line
         assert block.kind != "no-run" or len(block.reason) > 8, f"line {block.line} gives no reason"
         assert block.kind != "python" or not block.reason, f"line {block.line}: {block.reason!r} means nothing"
         if block.kind in ("python", "no-run"):
