@@ -116,7 +116,8 @@ def test_the_client_s_copy_of_a_call_may_differ_in_how_numbers_are_written_and_i
             ran.append(amount)
             return "paid"
 
-        arguments = {"amount": 5.0, "to": [{"share": 1.0, "all": True}]}
+        big = 12_345_678_901_234_567_891
+        arguments = {"amount": 5.0, "to": [{"share": 1.0, "all": True, "number": big}]}
         async with live(
             create_app(Agent(llm=scripted(calls(call("pay", arguments)), says("Paid."))).with_tools([pay]))
         ) as client:
@@ -135,13 +136,16 @@ def test_the_client_s_copy_of_a_call_may_differ_in_how_numbers_are_written_and_i
                 return {"id": "t1", "messages": [{"id": run_id, "role": "assistant", "parts": [part]}]}
 
             for copy in (
-                {"amount": 5, "to": [{"share": 1, "all": 1}]},
-                {"amount": True, "to": [{"share": 1, "all": True}]},
-                {"amount": 5, "to": [{"share": 1, "all": True}, {}]},
+                {"amount": 5, "to": [{"share": 1, "all": 1, "number": big}]},
+                {"amount": 5, "to": [{"share": 1, "all": True, "number": big + 10_000}]},
+                {"amount": True, "to": [{"share": 1, "all": True, "number": big}]},
+                {"amount": 5, "to": [{"share": 1, "all": True, "number": big}, {}]},
             ):
                 assert (await client.post("/api/chat", json=posted(copy))).status_code == 422
             assert ran == []
-            await told(client, "/api/chat", posted({"to": [{"all": True, "share": 1}], "amount": 5}))
+            await told(
+                client, "/api/chat", posted({"to": [{"number": float(big), "all": True, "share": 1}], "amount": 5})
+            )
             assert ran == [5.0]
 
     asyncio.run(main())

@@ -51,8 +51,11 @@ export function reduce(thread: Thread, input: AgentPart | AnyChunk): Thread {
       return withDraft(thread, open, withPart(open.draft, input));
     case "data-waiting":
       return { ...thread, open: { ...open, retry: input.data } };
-    case "start":
-      return withItem(thread, open, { id: input.messageId, ...metadata(going(open.item), input.messageMetadata) });
+    case "start": {
+      const { error: _, ...item } = open.item; // what went wrong before is over, as the run goes on
+      const begun: OpenReply = { ...open, item };
+      return withItem(thread, begun, { id: input.messageId, ...metadata(going(item), input.messageMetadata) });
+    }
     case "finish":
       return withItem(thread, open, metadata(open.item, input.messageMetadata));
     case "abort":

@@ -211,21 +211,26 @@ export class AssistantStore {
     if (threadId === undefined) return this.emit();
     this.threadId = threadId;
     this.isOpening = true;
-    const found = await this.fetched((signal) => this.connection.thread(threadId, signal));
-    if (!found) return;
-    this.show(found);
-    if (found.status === "running") void this.rejoin();
+    const found = await this.fetched(
+      (signal) => this.connection.thread(threadId, signal),
+      (thread) => this.show(thread),
+    );
+    // Whoever was told of the thread may have let go of it by now.
+    if (found?.status === "running" && this.threadId === threadId && !this.loading) void this.rejoin();
   };
 
   /** Put the older messages of this thread before those that are here. */
   readonly loadMore = async (): Promise<void> => {
     const { threadId, older } = this;
     if (threadId === null || older === null || this.loading) return;
-    const found = await this.fetched((signal) => this.connection.thread(threadId, signal, older));
-    if (!found || this.threadId !== threadId) return;
-    this.thread = { ...this.thread, past: [...fromUIMessages(found.messages), ...this.thread.past] };
-    this.older = found.next ?? null;
-    this.emit();
+    await this.fetched(
+      (signal) => this.connection.thread(threadId, signal, older),
+      (found) => {
+        if (this.threadId !== threadId) return;
+        this.thread = { ...this.thread, past: [...fromUIMessages(found.messages), ...this.thread.past] };
+        this.older = found.next ?? null;
+      },
+    );
   };
 
   // -- life of a component -------------------------------------------------------------------------
@@ -386,14 +391,20 @@ export class AssistantStore {
 
   // -- threads -------------------------------------------------------------------------------------
 
-  private async fetched(ask: (signal: AbortSignal) => Promise<StoredThread | null>): Promise<StoredThread | null> {
+  /** Ask the server; what it answers is taken in before anybody is told that nothing is loading any more. */
+  private async fetched(
+    ask: (signal: AbortSignal) => Promise<StoredThread | null>,
+    take: (found: StoredThread) => void,
+  ): Promise<StoredThread | null> {
     const loading = new AbortController();
     this.loading?.abort();
     this.loading = loading;
     this.emit();
     try {
       const found = await ask(loading.signal);
-      return loading.signal.aborted ? null : found;
+      if (loading.signal.aborted || !found) return null;
+      take(found);
+      return found;
     } catch (error) {
       if (loading.signal.aborted) return null;
       this.error = error;
@@ -416,7 +427,6 @@ export class AssistantStore {
     this.older = found.next ?? null;
     this.isPaused = found.status === "waiting";
     this.isInterrupted = found.status === "interrupted";
-    this.emit();
   }
 
   private clear(): void {

@@ -114,3 +114,19 @@ test("an id is new each time, also where the browser makes none", () => {
   expect(new Set([...own, ...plain]).size).toBe(100);
   expect(plain.every((id) => /^[a-z0-9]{8}(-[a-z0-9]{8}){3}$/.test(id))).toBe(true);
 });
+
+test("whoever hears that nothing is loading any more has the thread already", async () => {
+  const thread = {
+    id: "t1",
+    title: "",
+    status: "idle",
+    messages: [{ id: "m1", role: "user", parts: [{ type: "text", text: "Hi" }] }],
+    waiting: [],
+    limits: [],
+  };
+  const store = storeOf(new Routes().on(`GET ${AT}/threads/t1`, json(thread)));
+  const seen: [boolean, number][] = [];
+  store.subscribe(() => seen.push([store.getSnapshot().loading, store.getSnapshot().items.length]));
+  await store.load("t1");
+  expect(seen.filter(([loading]) => !loading)).toEqual([[false, 1]]);
+});

@@ -104,7 +104,8 @@ def reduce(thread: Thread, given: Input) -> Thread:
             return thread.replace(open=reply.replace(retry=data))
         case {"type": "start", "messageId": str(id)}:
             going = reply.item if reply.item.metadata is None else _said(reply.item, {"stoppedBy": ""})
-            return _with_item(thread, reply, _said(going, given.get("messageMetadata")).replace(id=id))
+            # What went wrong before is over, as the run goes on.
+            return _with_item(thread, reply, _said(going, given.get("messageMetadata")).replace(id=id, error=None))
         case {"type": "finish"}:
             return _with_item(thread, reply, _said(reply.item, given.get("messageMetadata")))
         case {"type": "abort" | "error"}:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
@@ -187,7 +188,7 @@ def _page() -> list[BaseRoute]:
         return [Route("/", _no_page)]
     return [
         Route("/", _index),
-        Mount("/assets", _Assets(directory=STATIC / "assets")),
+        Mount("/assets", GZipMiddleware(_Assets(directory=STATIC / "assets"))),
     ]
 
 

@@ -21,6 +21,8 @@ from sapwood.core.run import Run
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.ASCII)
 MAX_ID = 200
+_MOST_EXACT = 2**53
+"""Whole numbers above this lose their last digits in JavaScript, whose numbers are all floats."""
 
 
 class Posted(msgspec.Struct, frozen=True):
@@ -160,7 +162,7 @@ def checked_answers(run: Run, answers: Mapping[str, PostedAnswer]) -> dict[str, 
 
 
 def _is_same(given: object, stored: object) -> bool:
-    # As JSON, in which a client may have written 1.0 as 1; msgspec reads both as equal numbers, but true is not 1.
+    # As JSON, in which a client may have written 1.0 as 1, and which knows that true is not 1.
     try:
         return _plain(given) == _plain(stored)
     except (TypeError, ValueError, RecursionError):
@@ -172,6 +174,8 @@ def _plain(value: object) -> bytes:
 
 
 def _numbers(value: object) -> object:
+    if isinstance(value, int) and abs(value) > _MOST_EXACT:
+        value = float(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if is_object(value):

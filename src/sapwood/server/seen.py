@@ -73,7 +73,14 @@ def _ledger(ledger: ContextLedger | None) -> dict[str, Any]:
         "estimatedTokens": ledger.estimated_tokens,
         **{name: value for name, value in optional.items() if value is not None},
         "lines": [
-            {name: value for name, value in msgspec.to_builtins(line).items() if name != "type"}
+            {
+                "source": line.source,
+                "label": line.label,
+                "section": line.section,
+                "tokens": line.tokens,
+                "verdict": line.verdict,
+                "reason": line.reason,
+            }
             for line in ledger.lines
         ],
     }
