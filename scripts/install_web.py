@@ -74,16 +74,21 @@ def install_programs(missing: Sequence[str]) -> str:
 def main() -> None:
     """Install all of it, and say what could not be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args()
+    parser.add_argument("--stamp", type=Path, help="a file that is touched once nothing is missing")
+    options = parser.parse_args()
+    problems: list[str] = []
     missing = ["chromium"] if find_browser() is None else []
     missing += ["nodejs", "npm"] if why_no_node() else []
     if missing:
         print(f"installing {', '.join(missing)}", flush=True)
         if reason := install_programs(missing):
-            print(f"web: {', '.join(missing)}: {reason}; the tests that need them are skipped", file=sys.stderr)
-    for name in FOLDERS:
-        if (ROOT / name / "package-lock.json").exists() and (reason := why_not_installed(ROOT / name)):
-            print(f"web: {name}: {reason}; its tests are skipped", file=sys.stderr)
+            problems.append(f"{', '.join(missing)}: {reason}")
+    folders = [name for name in FOLDERS if (ROOT / name / "package-lock.json").exists()]
+    problems += [f"{name}: {reason}" for name in folders if (reason := why_not_installed(ROOT / name))]
+    for problem in problems:
+        print(f"web: {problem}; the tests that need it are skipped", file=sys.stderr)
+    if options.stamp is not None and not problems:
+        options.stamp.touch()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 if os.environ.get("SAPWOOD_FEW_EXAMPLES"):  # see support.examples
     settings.register_profile("few", settings.default, max_examples=25)
     settings.load_profile("few")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests in other languages were skipped: whoever reads the end of a run is to know what it did not try."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple))
+    for reason, count in sorted(reasons.items()):
+        if "web: " in reason:
+            terminalreporter.write_line(f"{count} skipped, {reason.removeprefix('Skipped: ')}")
 
 
 @pytest.fixture(autouse=True)

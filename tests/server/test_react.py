@@ -1,15 +1,19 @@
-"""The React hook, its package and its example: their own tests, run from here."""
+"""The React hook, its package and its example: their own tests, run from here, and on the first Python only."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.examples import FEW
 from support.web import ensure_browser, npm
 
 ROOT = Path(__file__).parent.parent.parent
 REACT = ROOT / "packages" / "react"
 EXAMPLE = ROOT / "examples" / "react_chat"
+
+pytestmark = pytest.mark.skipif(bool(os.environ.get(FEW)), reason="the first Python has run them")
 
 
 @pytest.mark.timeout(500)

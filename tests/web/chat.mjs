@@ -56,12 +56,12 @@ export async function converse({ AbstractChat, DefaultChatTransport, lastAssista
   await (options.resume ? chat.resumeStream() : chat.sendMessage({ text: options.prompt }));
   await idle();
   for (let turn = 0; turn < 5 && waiting().length > 0 && options.approve !== null; turn += 1) {
+    const before = requests.length;
     for (const approval of waiting()) {
       const reason = options.reason === undefined ? {} : { reason: options.reason };
       await chat.addToolApprovalResponse({ id: approval, approved: options.approve, ...reason });
     }
-    // The answer posts by itself, in a later tick than the one in which the promise above is done.
-    const before = requests.length;
+    // The last answer posts by itself, maybe in a later tick than the one in which the promise above is done.
     for (let tries = 0; tries < 500 && requests.length === before; tries += 1) {
       await new Promise((resolve) => setTimeout(resolve, 10));
     }

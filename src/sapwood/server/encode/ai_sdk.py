@@ -45,6 +45,7 @@ from sapwood.server.encode.shown import PROVIDER_FAILED, finish_reason, limit_no
 from sapwood.server.encode.ui_message import MessageBuilder
 
 Chunks = list[wire.AnyChunk]
+HELD = "Waits for an answer."
 MAX_BYTES = 1_000_000
 _json = msgspec.json.Encoder()
 _Output = partial(wire.ToolOutputAvailable, dynamic=True, provider_executed=True)
@@ -209,6 +210,7 @@ class _Turn:
         self._inputs: dict[str, ToolStarted] = {}
         self._since: dict[str, float] = {}
         self._denied: set[str] = set()
+        self._running: set[str] = set()
         self._max_rounds = 0
 
     def chunks(self, event: AgentEvent, at: float) -> Chunks:
@@ -224,7 +226,8 @@ class _Turn:
                 return [*self._end_text(), *self._round(event)]
             case TurnFinished(output=output, diagnostics=diagnostics):
                 self.ended = diagnostics
-                return [*self.closed(), *_output(output)]
+                held = self._held() if diagnostics.stopped_by == "approval" else []
+                return [*held, *self.closed(), *_output(output)]
             case TurnResumed():
                 self.ended = None
                 return []
@@ -307,8 +310,10 @@ class _Turn:
                 self._ids[key], self._inputs[key], self._since[key] = id, event, at
                 return [wire.ToolInputStart(tool_call_id=id, tool_name=name, dynamic=True)]
             case ToolRunning(key=key):
+                self._running.add(key)
                 return self._input(key)
             case ApprovalRequested(key=key, tool_call_id=id):
+                self._running.discard(key)
                 self._inputs.pop(key, None)
                 return _asked(event, id)
             case ApprovalResolved(key=key, approved=approved):
@@ -316,10 +321,18 @@ class _Turn:
                     self._denied.add(key)
                 return []
             case ToolFinished(key=key) if key in self._ids:
+                self._running.discard(key)
                 answer = _answer(event, self._ids[key], denied=key in self._denied)
                 return [*self._input(key), answer, *self._time(key, at)]
             case _:
                 return []
+
+    def _held(self) -> Chunks:
+        """Return an output for now of each call whose subagent waits; the real one follows once it is answered.
+
+        A client posts its answers by itself only where no call of the step is without an output or an answer.
+        """
+        return [_Output(tool_call_id=self._ids[key], output=HELD) for key in sorted(self._running & self._ids.keys())]
 
     def _input(self, key: str) -> Chunks:
         """Return the arguments of a call, once. Only now is it known whether the client is to run it."""
