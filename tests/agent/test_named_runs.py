@@ -66,6 +66,36 @@ def test_an_agent_for_a_user_recalls_and_keeps_what_is_theirs() -> None:
     assert ann.memory is not base.memory
 
 
+def test_agents_below_an_agent_for_a_user_are_that_users_too() -> None:
+    store, seen = create_memory_store(), list[str]()
+    store.save("ann keeps the secret code PURPLE")
+
+    def reply(request: ModelRequest) -> Any:
+        seen.append(str(request.transcript[:]))
+        return says("Noted.")
+
+    child = Agent(llm=scripted(*[reply] * 2)).with_memory(store)
+    asks = calls(call("helper", {"task": "what is the secret code?"}))
+    parent = Agent(llm=scripted(asks, says("Done."), asks, says("Done."))).with_tools(
+        [child.as_tool("helper", "Helps.")]
+    )
+    child.with_tools([parent.as_tool("boss", "Asks back.")])  # in a circle
+    list(parent.chat("Ask"))
+    assert "PURPLE" in seen[0]
+    list(parent.for_user("bob").chat("Ask"))
+    assert "PURPLE" not in seen[1]
+    assert {record.scope.user for record in store.all()} == {None, "bob"}
+
+
+def test_an_agent_that_is_a_tool_of_a_skill_is_nobodys_in_particular() -> None:
+    from sapwood import Skill
+
+    child = Agent(llm=scripted()).with_memory(create_memory_store()).as_tool("helper", "Helps.")
+    skill = Skill(name="help", description="Helps.", instructions="Ask the helper.", tools=[child])
+    with pytest.raises(ConfigError, match="a tool of a skill is an agent"):
+        Agent(llm=scripted()).with_skill(skill).for_user("ann")
+
+
 def test_a_user_cannot_have_a_memory_that_is_everybodys(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="one for all users"):
         Agent(llm=scripted()).with_memory_tool(tmp_path).for_user("ann")

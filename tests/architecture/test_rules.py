@@ -25,6 +25,7 @@ DOORS = {
     "chat.py",
     "guard.py",  # of the server, the door of each request
     "live_runs.py",  # of the server, the door of each run
+    "followed.py",  # of the server: a store that fails while a reader waits
     "memory_window.py",
     "embedding.py",  # whatever an embedder raises
 }

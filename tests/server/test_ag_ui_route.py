@@ -74,11 +74,25 @@ def test_one_resume_answers_all_that_is_open_and_results_join_the_earlier_calls(
             assert second[-1]["outcome"] == {"type": "success"}
             assert deleted.paths == ["/a"]
             again = await run(client, body)
+            assert [item["type"] for item in again] == [item["type"] for item in second]
             assert again == second, "a resume that is sent twice is the same run"
             assert deleted.paths == ["/a"]
             other = await run(client, asked("r4", resume=body["resume"]))
             assert [item["type"] for item in other] == ["RUN_ERROR"]
             assert len(store.runs.list()) == 1
+
+    asyncio.run(main())
+
+
+def test_a_resume_that_is_sent_twice_at_once_is_one_run() -> None:
+    async def main() -> None:
+        deleted = Deleted()
+        async with live(create_app(deleted.agent)) as client:
+            await run(client, asked())
+            body = asked("r2", resume=[answer("c1", approved=True), answer("c2", approved=True)])
+            both = await asyncio.gather(*[run(client, body) for _ in range(4)])
+            assert [found[-1]["type"] for found in both] == ["RUN_FINISHED"] * 4
+            assert deleted.paths == ["/a", "/b"]
 
     asyncio.run(main())
 

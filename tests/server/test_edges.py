@@ -346,7 +346,7 @@ def test_a_run_that_is_deleted_while_it_is_followed_ends_for_its_reader(tmp_path
                 await first.post("/api/chat/t1/stop", json={"runId": run_id})
                 await running
                 assert (await first.delete("/api/threads/t1")).status_code == 204
-                assert (await asyncio.wait_for(following, 10))[-1]["type"] in ("abort", "finish")
+                assert (await asyncio.wait_for(following, 10))[-1]["type"] in ("abort", "error")
 
     asyncio.run(main())
 

@@ -40,7 +40,6 @@ from sapwood.loop.spec import LiveTurn, TurnSpec
 from sapwood.loop.start import finished_transcript, start_run
 from sapwood.loop.turn import first_request, run_turn
 from sapwood.runtime.blocking import BlockingRuntime, iterate
-from sapwood.sources.memory import MemorySource
 
 if TYPE_CHECKING:
     from sapwood.core.agent_tool import AgentTool
@@ -345,29 +344,6 @@ class Agent(Configured):
         if output_model is not None:
             agent = copy(self).with_output_model(output_model, max_output_retries=max_output_retries)
         return agent_tool(agent, name, description, timeout)
-
-    def for_user(self, user: str) -> "Agent":
-        """Return a copy of this agent for one of its users: it recalls what this user said, and keeps it as theirs.
-
-        Tools, documents and sources of your own stay as they are, and so do the connections to the provider. Raises
-        ConfigError for a memory that cannot be kept apart: one that knows no users or belongs to another one, or the
-        folder of the memory tool.
-
-        >>> from sapwood import create_memory_store
-        >>> from sapwood.testing import scripted
-        >>> store = create_memory_store()
-        >>> ann = Agent(llm=scripted()).with_memory(store).for_user("ann")
-        >>> ann.memory.add_fact("Ann lives in Bergen").scope.user
-        'ann'
-        """
-        config = self._config
-        if config.memory_tool is not None:
-            raise ConfigError("the folder of with_memory_tool is one for all users; make an agent for each user")
-        self._llm()
-        sources = tuple(item.scoped(user) if isinstance(item, MemorySource) else item for item in config.sources)
-        return copy(self)._set(
-            sources=sources, memory=config.memory.scoped(user) if config.memory is not None else None
-        )
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -3,15 +3,20 @@
 Law: the provider is made at the first need of it, and is one for all copies that are made after that.
 """
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
 
 from sapwood.agent.config import AgentConfig
 from sapwood.agent.durable import Keeping
 from sapwood.agent.models import create
 from sapwood.context.pipeline import ContextPipeline
+from sapwood.core.errors import ConfigError
 from sapwood.core.model import LLMProvider
 from sapwood.core.tools import BoundTool
 from sapwood.llm.fallback import FallbackProvider
+from sapwood.sources.memory import MemorySource
 
 if TYPE_CHECKING:
     from sapwood.agent.memory_manager import MemoryManager
@@ -23,6 +28,22 @@ class Told:
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         self._provider: LLMProvider | None = None
+
+    def for_user(self, user: str) -> Self:
+        """Return a copy of this agent for one of its users: it recalls what this user said, and keeps it as theirs.
+
+        So do the agents below it, which are its subagents or its tools. Other tools, documents and sources of your own
+        stay as they are, and so do the connections to the provider. Raises ConfigError for a memory that cannot be kept
+        apart: one that knows no users or belongs to another one, or the folder of the memory tool.
+
+        >>> from sapwood import Agent, create_memory_store
+        >>> from sapwood.testing import scripted
+        >>> store = create_memory_store()
+        >>> ann = Agent(llm=scripted()).with_memory(store).for_user("ann")
+        >>> ann.memory.add_fact("Ann lives in Bergen").scope.user
+        'ann'
+        """
+        return self._for_user(user, {})
 
     @property
     def model(self) -> str:
@@ -66,6 +87,31 @@ class Told:
         own = self._config.memory_tool
         bound = [item for item in self._config.all_tools if isinstance(item, BoundTool)] + ([own.tool] if own else [])
         return next((item for item in bound if item.name == name), None)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _for_user(self, user: str, made: dict[int, Any]) -> Self:
+        """made: the copies so far, by the agent they are of; agents may ask each other in a circle."""
+        if id(self) in made:
+            known: Self = made[id(self)]
+            return known
+        config = self._config
+        if config.memory_tool is not None:
+            raise ConfigError("the folder of with_memory_tool is one for all users; make an agent for each user")
+        if any(isinstance(tool, BoundTool) and tool.agent is not None for tool in config.skill_tools):
+            raise ConfigError("a tool of a skill is an agent, which is one for all users; make an agent for each user")
+        self._llm()  # made now, all copies share its connections
+        own = made[id(self)] = copy(self)
+        sources = tuple(item.scoped(user) if isinstance(item, MemorySource) else item for item in config.sources)
+        memory = config.memory.scoped(user) if config.memory is not None else None
+        below = tuple(replace(item, agent=item.agent._for_user(user, made)) for item in config.subagents)
+        tools = tuple(
+            replace(tool, agent=tool.agent._for_user(user, made))
+            if isinstance(tool, BoundTool) and tool.agent is not None
+            else tool
+            for tool in config.tools
+        )
+        return own._set(sources=sources, memory=memory, subagents=below, tools=tools)
 
     def _set(self, **changes: Any) -> Self:
         self._config = self._config.changed(**changes)

@@ -18,7 +18,7 @@ from sapwood.core.stored import RunSummary
 from sapwood.server.encode.ag_ui import AgUiEncoder
 from sapwood.server.encode.ag_ui_input import AgUiRequest, read_input
 from sapwood.server.encode.ag_ui_interrupts import open_interrupts, read_answers
-from sapwood.server.errors import HttpError, http_error, unprocessable
+from sapwood.server.errors import HttpError, http_error, posted, unprocessable
 from sapwood.server.live_runs import LiveRuns, run_id_of
 from sapwood.server.principal import Principal, conversation_of
 from sapwood.server.replies import FrameReply
@@ -29,55 +29,57 @@ from sapwood.server.run_log import Place, RunLog
 class AgUiRoute:
     """The handler of `POST /api/ag-ui`."""
 
-    def __init__(self, runs: LiveRuns, routes: Routes) -> None:
+    def __init__(self, runs: LiveRuns, routes: Routes, max_event_bytes: int) -> None:
         self._runs = runs
+        self._max_bytes = max_event_bytes
         self._routes = routes
 
     async def answer(self, request: Request) -> Response:
         """Begin a run with the newest message, or go on with the one that waits."""
         principal = await self._routes.changing(request)
-        posted = read_input(await body_of(request))
-        conversation_id = conversation_of(principal, posted.thread_id)
+        given = posted(read_input, await body_of(request))
+        conversation_id = posted(conversation_of, principal, given.thread_id)
         try:
-            log, start = await self._log(request, principal, conversation_id, posted)
+            log, start = await self._log(request, principal, conversation_id, given)
         except (HttpError, SapwoodError) as error:
             told = unprocessable(error) if isinstance(error, ConfigError) else http_error(error)
             if told is None or told.status in (401, 403, 429, 503):
                 raise
-            encoder = AgUiEncoder(posted.run_id, posted.thread_id, segment=posted.run_id, request=posted)
+            encoder = AgUiEncoder(given.run_id, given.thread_id, segment=given.run_id, request=given)
             return FrameReply(encoder.fail(f"{told} (request {id_of(request)})", told.code), encoder.media_type)
-        make = partial(AgUiEncoder, segment=posted.run_id, request=posted)
+        make = partial(AgUiEncoder, segment=given.run_id, request=given, max_bytes=self._max_bytes)
         return self._routes.stream(log, principal, make, start)
 
     async def _log(
-        self, request: Request, principal: Principal, conversation_id: str, posted: AgUiRequest
+        self, request: Request, principal: Principal, conversation_id: str, given: AgUiRequest
     ) -> tuple[RunLog, Place]:
         active = await self._runs.active(conversation_id)
-        if posted.resume is None:
-            assert posted.message is not None  # there is either
-            run_id = run_id_of(conversation_id, posted.message_id)
-            log = await self._runs.start(principal, conversation_id, posted.message, run_id, id_of(request))
+        if given.resume is None:
+            assert given.message is not None  # there is either
+            run_id = run_id_of(conversation_id, given.message_id)
+            log = await self._runs.start(principal, conversation_id, given.message, run_id, id_of(request))
             return log, Place()
-        if active is None or active.status != "paused":
-            return await self._sent_before(conversation_id, active, posted)
+        if active is None or active.status != "paused" or self._runs.live(active.run_id) is not None:
+            return await self._sent_before(conversation_id, active, given)
         run: Run = await self._runs.ask(self._runs.store.runs.load, active.run_id)
         asked = open_interrupts(run.waiting(), _asking(run))
         try:
-            answers = read_answers(posted.resume, asked, datetime.now(UTC))
+            answers = read_answers(given.resume, asked, datetime.now(UTC))
         except ConfigError:
-            if (known := self._runs.segment_named(active.run_id, posted.run_id)) is not None:
+            if (known := self._runs.segment_named(active.run_id, given.run_id)) is not None:
                 return known
             raise
-        log = await self._runs.resume(principal, active, id_of(request), answers.decisions, answers.extend)
-        log.segments[posted.run_id] = log.segment
+        log = await self._runs.resume(
+            principal, active, id_of(request), answers.decisions, answers.extend, name=given.run_id
+        )
         return log, log.segment
 
     async def _sent_before(
-        self, conversation_id: str, active: RunSummary | None, posted: AgUiRequest
+        self, conversation_id: str, active: RunSummary | None, given: AgUiRequest
     ) -> tuple[RunLog, Place]:
         """Return the run that this resume went on with, where it was sent before; raises HttpError otherwise."""
         newest = active or await self._runs.newest(conversation_id)
-        known = self._runs.segment_named(newest.run_id, posted.run_id) if newest is not None else None
+        known = self._runs.segment_named(newest.run_id, given.run_id) if newest is not None else None
         if known is None:
             raise HttpError(409, "conflict", "Nothing on this thread waits for an answer.")
         return known

@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from sapwood.agent.agent import Agent
+from sapwood.agent.memory_window import MemoryWindow
 from sapwood.core.errors import ConfigError
 from sapwood.server.ag_ui_route import AgUiRoute
 from sapwood.server.guard import LOCAL_HOSTS, Guard
@@ -58,8 +59,8 @@ class App:
         await self._guarded(scope, receive, send)
 
     async def start(self) -> None:
-        """Go on with runs that a crash broke off. More than once is harmless."""
-        if self._ticking is None:
+        """Go on with runs that a crash broke off. More than once is harmless; once it was stopped, it stays so."""
+        if self._ticking is None and not self.runs.is_draining:
             self._ticking = asyncio.create_task(self._tick())
             await self.runs.recover()
 
@@ -120,7 +121,7 @@ def create_app(
         await app.stop()
 
     # A bare router: what a route raises reaches the guard, and nothing in between answers for it.
-    routes_of = [*_api(routes, AgUiRoute(runs, routes)), *(_page() if page else [])]
+    routes_of = [*_api(routes, AgUiRoute(runs, routes, settings.max_event_bytes)), *(_page() if page else [])]
     router = Router(routes=routes_of, lifespan=lifespan, redirect_slashes=False)
     guarded = Guard(
         router,
@@ -146,7 +147,10 @@ def _agent_of(agent: Served, *, by_user: bool) -> Callable[[Principal], Agent]:
 
 def _store_of(agent: Served) -> Any:
     keeping = agent.keeping if isinstance(agent, Agent) else None
-    if keeping is not None and keeping.runs is not None and keeping.conversations is not None:
+    if keeping is None or keeping.runs is None or keeping.conversations is None:
+        return InProcessStore()
+    # The window of a memory is one conversation, and keeps no runs that are over.
+    if not isinstance(keeping.conversations, MemoryWindow):
         return _Kept(keeping.runs, keeping.conversations)
     return InProcessStore()
 

@@ -3,7 +3,8 @@
 Law: what is not meant for a client is logged under the id of the request and never sent.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 
@@ -27,6 +28,8 @@ from sapwood.core.errors import (
 from sapwood.server.principal import Forbidden, Unauthorized
 from sapwood.server.run_log import Failure
 
+T = TypeVar("T")
+
 
 class HttpError(Exception):
     """An answer other than what was asked for.
@@ -42,6 +45,10 @@ class HttpError(Exception):
         self.code = code
         self.more = more
         self.headers = headers or {}
+
+
+class SetUpError(Exception):
+    """What is wrong with the agent or its making; told to nobody but the log."""
 
 
 _OF_RUN: tuple[tuple[type[Exception], str, str], ...] = (
@@ -78,10 +85,8 @@ def http_error(error: Exception) -> HttpError | None:
         case ProviderNotInstalledError():
             return HttpError(501, "not_installed", "This server lacks what answers that; see its log.")
         case HTTPException(status_code=status):
-            what = "There is nothing here by that name." if status == 404 else "This cannot be asked for in that way."
-            return HttpError(
-                status, "not_found" if status == 404 else "method", what, headers=dict(error.headers or {})
-            )
+            code, what = _OF_STATUS.get(status, ("http", "This cannot be answered."))
+            return HttpError(status, code, what, headers=dict(error.headers or {}))
         case ConversationBusyError(run_id=run_id):
             more: dict[str, Any] = {"runId": run_id} if run_id else {}
             return HttpError(409, "busy", "A run is going on in this thread; join it, stop it, or wait for it.", **more)
@@ -91,6 +96,22 @@ def http_error(error: Exception) -> HttpError | None:
             return HttpError(409, "conflict", "Somebody else was first: it is answered, goes on, or has ended.")
         case _:
             return None
+
+
+_OF_STATUS = {
+    401: ("unauthorized", "Nobody is known to send this."),
+    403: ("forbidden", "Who sends this may not."),
+    404: ("not_found", "There is nothing here by that name."),
+    405: ("method", "There is nothing here that answers this."),
+}
+
+
+def posted(read: Callable[..., T], *given: object) -> T:
+    """Return what is read of something that a client sent; raises HttpError for what cannot be meant."""
+    try:
+        return read(*given)
+    except ConfigError as error:
+        raise unprocessable(error) from None
 
 
 def unprocessable(error: ConfigError) -> HttpError:

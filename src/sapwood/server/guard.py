@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapwood.core.errors import ConfigError
-from sapwood.server.errors import HttpError, http_error, unprocessable
+from sapwood.server.errors import HttpError, http_error
 from sapwood.server.replies import error_reply
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Guard:
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
         # A scope of its own: a host's is not changed. With an app in it, the router raises what it cannot answer.
-        scope = {**scope, "app": self, "state": {**scope.get("state", {}), "request_id": request_id}}
+        scope = {"app": self, **scope, "state": {**scope.get("state", {}), "request_id": request_id}}
         origin, has_begun = headers.get("origin"), False
 
         async def answer(message: Message) -> None:
@@ -114,6 +114,7 @@ class Guard:
         if origin in self._origins:
             assert origin is not None  # it is one of them
             headers["access-control-allow-origin"] = origin
+            headers["access-control-allow-credentials"] = "true"  # of sites that were named, cookies are welcome
             headers["access-control-expose-headers"] = _EXPOSED
 
 
@@ -128,8 +129,6 @@ async def _preflight(scope: Scope, receive: Receive, answer: Send) -> None:
 
 def _reply(error: Exception, request_id: str, path: str) -> Response:
     told = http_error(error)
-    if told is None and isinstance(error, ConfigError):
-        told = unprocessable(error)
     if told is None:
         _log.error("%s failed (request %s)", path, request_id, exc_info=error)
         told = HttpError(500, "internal", "Something went wrong here; the log has more under the id of the request.")
@@ -168,7 +167,7 @@ def checked_origin(origin: str) -> str:
 def _is_local(scope: Scope) -> bool:
     client = scope.get("client")
     if client is None:
-        return True  # a socket of this machine's file system
+        return False  # a socket in the file system: whoever is behind it cannot be told
     try:
         return ip_address(client[0]).is_loopback
     except ValueError:

@@ -12,22 +12,33 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
+from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar, cast
 
 from sapwood.agent.agent import Agent
+from sapwood.agent.answers import Answers, answers_of, asked_in, require_current
 from sapwood.agent.durable import Keeping, close
 from sapwood.core.approval import Answer
 from sapwood.core.cancel import CancelToken
 from sapwood.core.codec import to_json
-from sapwood.core.errors import ConfigError, ConflictError, RunCancelledError, StoreError
+from sapwood.core.errors import (
+    ConfigError,
+    ConflictError,
+    ConversationBusyError,
+    RunCancelledError,
+    RunPausedError,
+    StoreError,
+)
 from sapwood.core.events import AgentEvent, RoundFinished, TurnFinished, TurnResumed
 from sapwood.core.messages import Message
+from sapwood.core.run import Run
 from sapwood.core.stored import RunSummary
 from sapwood.runtime.aio import AsyncioRuntime
 from sapwood.runtime.shielded import to_the_end
-from sapwood.server.errors import HttpError, failure_of
+from sapwood.server.errors import HttpError, SetUpError, failure_of, unprocessable
+from sapwood.server.followed import INTERRUPTED, RESTARTING, FollowedRuns
 from sapwood.server.journal_events import Timed, as_streamed
 from sapwood.server.principal import Principal, owner_of
 from sapwood.server.run_log import Failure, Place, RunLog
@@ -40,9 +51,8 @@ _NAMES = uuid.UUID("7d0c1b5e-2a2f-5e6b-9a57-1d1f6a1f9c02")
 """The namespace of run ids that are made of a conversation and the id of a message."""
 STOPPED = "Stopped by the user."
 GONE = "Stopped, as the client went away."
-RESTARTING = Failure("restarting", "The server is being restarted; the run goes on where it was. Join it again.")
 _LATER = {"retry-after": "5"}
-INTERRUPTED = Failure("interrupted", "The run was broken off. Go on with it, or say something new.")
+_RECOVERED_AT_ONCE = 16
 MAX_RESUMES = 3
 """How often a run is gone on with by itself without getting anywhere, as it may be what takes the process down."""
 
@@ -71,7 +81,8 @@ class LiveRuns:
         self._tokens: dict[str, CancelToken] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._first: dict[str, asyncio.Future[None]] = {}
-        self._following: set[asyncio.Task[None]] = set()
+        self._owners: dict[str, str] = {}
+        self._followed = FollowedRuns(self.summary, self.stored_events, settings.follow_seconds)
         self.seen = SeenRequests(settings.kept_requests)
         self.is_draining = False
 
@@ -95,9 +106,12 @@ class LiveRuns:
 
         try:
             return await self._run(log, principal, begin, request_id)
-        except ConflictError:
+        except (ConflictError, ConversationBusyError, RunPausedError):
+            # What is in the way may be this very run: it was begun before, here or in another process.
             if (summary := await self.summary(run_id)) is None:
                 raise
+        except ConfigError as error:
+            raise SetUpError("the agent cannot answer") from error
         return await self._again(principal, summary, request_id)
 
     async def resume(
@@ -107,19 +121,45 @@ class LiveRuns:
         request_id: str,
         decisions: Mapping[str, Answer] | None = None,
         extend: Mapping[str, float] | None = None,
+        name: str = "",
     ) -> RunLog:
-        """Go on with a run and return its log; raises what the agent raises where it cannot."""
+        """Go on with a run and return its log; name: what the client calls this segment.
+
+        Raises HttpError and ConflictError where it cannot be gone on with, RunPausedError where nothing was answered.
+        """
         run_id = summary.run_id
-        if run_id in self._tasks:
-            raise HttpError(409, "busy", "This run goes on already; join it.", runId=run_id)
+        self._require_idle(run_id)
+        answers = await self._checked(summary, Answers(decisions or {}, extend, principal.id))
+        await self._followed.leave(run_id)
         log = await self.log_of(summary)
-        if run_id in self._tasks:
-            raise HttpError(409, "busy", "This run goes on already; join it.", runId=run_id)
+        self._require_idle(run_id)
 
         def go_on(agent: Agent, cancel: CancelToken) -> AsyncGenerator[AgentEvent, None]:
-            return agent.aresume(run_id, decisions, extend=extend, by=principal.id, cancel=cancel)
+            return agent.aresume(run_id, answers.decisions, extend=answers.extend, by=answers.by, cancel=cancel)
 
-        return await self._run(log, principal, go_on, request_id)
+        if name:
+            log.segments[name] = log.end
+        try:
+            return await self._run(log, principal, go_on, request_id)
+        except ConfigError as error:
+            raise SetUpError("the agent cannot go on") from error
+
+    def _require_idle(self, run_id: str) -> None:
+        if run_id in self._tasks:
+            raise HttpError(409, "busy", "This run goes on already; join it.", runId=run_id)
+
+    async def _checked(self, summary: RunSummary, answers: Answers) -> Answers:
+        """Return the answers, which fit what the run waits for; raises HttpError and ConflictError for others."""
+        run: Run = await self.ask(self.store.runs.load, summary.run_id)
+        if run.phase == "ended":
+            raise HttpError(409, "conflict", "This run is over.")
+        try:
+            answers_of(run, answers, datetime.now(UTC))
+        except ConfigError as error:
+            asked = asked_in(event for event, _ in await self.stored_events(summary.run_id))
+            require_current(run, answers, asked)
+            raise unprocessable(error) from None
+        return answers
 
     async def stop(self, summary: RunSummary) -> None:
         """Stop a run; what it did stays in its thread. Raises HttpError for one that runs in another process."""
@@ -136,39 +176,27 @@ class LiveRuns:
 
     async def log_of(self, summary: RunSummary) -> RunLog:
         """Return the log of a run: the one of this process, or one that is read from the store."""
-        if (log := self._logs.get(summary.run_id)) is not None:
+        run_id = summary.run_id
+        if (log := self._known(summary) or self._followed.log(run_id)) is not None:
             return log
-        events = await self.stored_events(summary.run_id)
-        if (log := self._logs.get(summary.run_id)) is not None:
+        before = self._logs.get(run_id)
+        events = await self.stored_events(run_id)
+        if (log := self._known(summary) or self._followed.log(run_id)) is not None:
             return log  # it was begun meanwhile
-        log = RunLog(summary.run_id, summary.conversation_id or "")
+        log = RunLog(run_id, summary.conversation_id or "")
         log.load(as_streamed(events))
         if summary.status == "interrupted":
-            log.failure = INTERRUPTED
+            log.failure = before.failure if before is not None and before.failure is not None else INTERRUPTED
         elif summary.status == "running":
-            self._follow(log, len(events))
+            self._followed.follow(log, len(events))
         return log
 
-    def _follow(self, log: RunLog, known: int) -> None:
-        """Read on in the store while a run goes on in another process."""
-        log.begin()
-        self._logs[log.run_id] = log
-
-        async def follow(known: int) -> None:
-            status = "running"
-            while status == "running" and not self.is_draining:
-                await asyncio.sleep(self._settings.follow_seconds)
-                summary = await self.summary(log.run_id)
-                status = summary.status if summary is not None else "ended"
-                events = await self.stored_events(log.run_id) if summary is not None else []
-                log.load(as_streamed(events[known:]))
-                known = max(known, len(events))
-            self._following.discard(task)
-            log.finish(INTERRUPTED if status == "interrupted" else None, asyncio.get_running_loop().time())
-            self._logs.pop(log.run_id, None)
-
-        task = asyncio.create_task(follow(known))
-        self._following.add(task)
+    def _known(self, summary: RunSummary) -> RunLog | None:
+        """Return the log of this process, unless another one has gone on with the run since."""
+        log = self._logs.get(summary.run_id)
+        if log is None or (not log.is_live and log.stored != summary.version):
+            return None
+        return log
 
     def live(self, run_id: str) -> RunLog | None:
         """Return the log of a run that goes on here."""
@@ -197,11 +225,11 @@ class LiveRuns:
             return None
         return found
 
-    async def stored_events(self, run_id: str) -> list[Timed]:
-        """Return the events of a run in the store, with their times where the store has them."""
-        events = await self.ask(self.store.runs.events, run_id)
+    async def stored_events(self, run_id: str, after: int = 0) -> list[Timed]:
+        """Return the events of a run in the store after this number, with their times where the store has them."""
+        events = await self.ask(self.store.runs.events, run_id, after=after)
         times = getattr(self.store.runs, "times", None)
-        at: list[float] = list(await self.ask(times, run_id)) if times is not None else []
+        at: list[float] = list(await self.ask(times, run_id))[after:] if times is not None else []
         return list(zip(events, at if len(at) == len(events) else [0.0] * len(events), strict=True))
 
     async def ask(self, fn: Callable[..., T | Awaitable[T]], *args: Any, **options: Any) -> T:
@@ -219,27 +247,36 @@ class LiveRuns:
         if self._settings.on_restart != "resume":
             return
         since = time.time() - self._settings.resume_within_seconds
-        for item in await self.ask(self.store.runs.waiting):
-            owner = owner_of(item.conversation_id)
-            if item.status != "interrupted" or owner is None or item.updated_at.timestamp() < since:
-                continue
-            try:
-                events = await self.stored_events(item.run_id)
-                if _tries(events) < MAX_RESUMES:
-                    await self.resume(owner, item, "restart")
-            except Exception as error:  # noqa: BLE001 - the door: one run that cannot go on keeps no other from it
-                _log.warning("run %s could not be gone on with: %s", item.run_id, error)
+        at_once = asyncio.Semaphore(_RECOVERED_AT_ONCE)
+
+        async def one(owner: Principal, item: RunSummary) -> None:
+            async with at_once:
+                try:
+                    if _tries(await self.stored_events(item.run_id)) < MAX_RESUMES:
+                        await self.resume(owner, item, "restart")
+                except Exception as error:  # noqa: BLE001 - the door: one run that cannot go on keeps no other from it
+                    _log.warning("run %s could not be gone on with", item.run_id, exc_info=error)
+
+        found = [(owner_of(item.conversation_id), item) for item in await self.ask(self.store.runs.waiting)]
+        await asyncio.gather(
+            *(
+                one(owner, item)
+                for owner, item in found
+                if owner is not None and item.status == "interrupted" and item.updated_at.timestamp() >= since
+            )
+        )
 
     async def drain(self, seconds: float) -> None:
         """Take no more runs; give those that go on this long, then break them off so that they can be resumed."""
         self.is_draining = True
+        await self._followed.leave_all()
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=seconds)
         for token in list(self._tokens.values()):
             token.cancel(RESTARTING.text)
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=self._settings.stop_seconds)
-        for task in [*self._tasks.values(), *self._following]:
+        for task in list(self._tasks.values()):
             task.cancel()
 
     def forget_old(self) -> None:
@@ -279,23 +316,27 @@ class LiveRuns:
             raise HttpError(503, RESTARTING.code, "The server is being restarted; try again.", headers=_LATER)
         if len(self._tasks) >= self._settings.max_runs:
             raise HttpError(503, "full", "Too many runs go on just now; try again.", headers=_LATER)
-        own = sum(1 for other in self._tasks if _is_of(self._logs[other], principal))
+        own = sum(1 for other in self._owners.values() if other == principal.id)
         if own >= self._settings.max_runs_each:
             raise HttpError(429, "too_many_runs", f"{own} of your runs go on; wait for one, or stop one.")
+        try:
+            agent = self._agent(log, principal)
+        except ConfigError as error:
+            raise SetUpError("the agent of this principal cannot be made") from error
         run_id, token = log.run_id, CancelToken()
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         first.add_done_callback(_seen)  # whoever waited for it may be gone
         self._logs[run_id], self._tokens[run_id], self._first[run_id] = log, token, first
+        self._owners[run_id] = principal.id
         log.begin()
-        self._tasks[run_id] = asyncio.create_task(self._pump(log, principal, begin, token, first, request_id))
+        self._tasks[run_id] = asyncio.create_task(self._pump(log, begin(agent, token), token, first, request_id))
         await asyncio.shield(first)
         return log
 
     async def _pump(
         self,
         log: RunLog,
-        principal: Principal,
-        begin: Callable[[Agent, CancelToken], AsyncGenerator[AgentEvent, None]],
+        turn: AsyncGenerator[AgentEvent, None],
         token: CancelToken,
         first: "asyncio.Future[None]",
         request_id: str,
@@ -303,8 +344,7 @@ class LiveRuns:
         """Run to the end, from event to event."""
         failure: Failure | None = None
         try:
-            agent = self._agent(log, principal)
-            async with aclosing(begin(agent, token)) as events:
+            async with aclosing(turn) as events:
                 async for event in events:
                     log.append(event, time.time())
                     if not first.done():
@@ -326,7 +366,7 @@ class LiveRuns:
 
     def _end(self, log: RunLog, failure: Failure | None, *, is_begun: bool) -> None:
         run_id = log.run_id
-        del self._tokens[run_id], self._tasks[run_id], self._first[run_id]
+        del self._tokens[run_id], self._tasks[run_id], self._first[run_id], self._owners[run_id]
         log.finish(failure, asyncio.get_running_loop().time())
         if not is_begun:
             self._logs.pop(run_id, None)
@@ -337,11 +377,12 @@ class LiveRuns:
             return RESTARTING
         try:
             await self._close(log.run_id, token.reason)
-        except (StoreError, ConfigError) as error:
+            stored = await self.stored_events(log.run_id)
+        except Exception as error:  # noqa: BLE001 - the door: its readers are told, and its words are logged
             _log.error("run %s was stopped, and could not be closed", log.run_id, exc_info=error)
             return Failure("store_error", "The run was stopped, and could not be stored.")
         known = Counter(to_json(event) for event in log.events())
-        for event, at in await self.stored_events(log.run_id):
+        for event, at in stored:
             json = to_json(event)
             if known[json]:
                 known[json] -= 1
@@ -374,7 +415,3 @@ def _tries(events: Sequence[Timed]) -> int:
 def _seen(first: "asyncio.Future[None]") -> None:
     if not first.cancelled():
         first.exception()
-
-
-def _is_of(log: RunLog, principal: Principal) -> bool:
-    return owner_of(log.conversation_id) == Principal(principal.id)

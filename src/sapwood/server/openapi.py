@@ -94,7 +94,7 @@ def document() -> Json:
 def _paths() -> Json:
     thread, run = [_in_path("thread_id", _ID)], [_in_path("run_id", {"type": "string", "minLength": 1})]
     page = [_in_query("limit", {"type": "integer", "minimum": 1, "maximum": MOST}), _in_query("before", _ID)]
-    after = [_in_query("after", {"type": "string", "pattern": r"^[0-9]{1,9}(\.[0-9]{1,9})?$"})]
+    after = [_in_query("after", {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"})]
     return {
         "/api/chat": {"post": _operation("Say something, or answer", _CHAT, stream=True)},
         "/api/chat/{thread_id}/stream": {
@@ -116,6 +116,7 @@ def _paths() -> Json:
             "post": _operation("Go on with a run that was broken off", _OBJECT, run, stream=True, ok=202)
         },
         "/api/runs/{run_id}/context": {"get": _operation("What the model saw", None, run)},
+        "/api/ag-ui": {"post": _operation("Say something or answer, in AG-UI 1.0", _OBJECT, stream=True)},
         "/api/info": {"get": _operation("What this server is", None)},
         "/health": {"get": _operation("Whether requests are taken", None, unwell=True)},
     }

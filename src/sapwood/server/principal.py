@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 
 from sapwood.core.errors import ConfigError, SapwoodError
+from sapwood.core.stored import require_id
 
 LOCAL = "local"
 _THREAD = re.compile(r"[A-Za-z0-9._:~@-]{1,128}")
@@ -32,8 +33,9 @@ class Principal(msgspec.Struct, frozen=True):
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id or len(self.id) > 256:  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
+        if not isinstance(self.id, str) or not 0 < len(self.id) <= 256:  # pyright: ignore[reportUnnecessaryIsInstance] - people are not typed
             raise ConfigError(f"the id of a principal is a text of 1 to 256 characters, not {self.id!r:.80}")
+        require_id(self.id, "principal")
 
 
 Authorize: TypeAlias = Callable[[Request], Principal | Awaitable[Principal | None] | None]

@@ -18,6 +18,9 @@ from sapwood.server.run_log import Place, RunLog
 from sapwood.server.settings import Settings
 
 PING = b": ping\n\n"
+_MOST_AT_ONCE = 256_000
+"""Characters after which what is read of a log is sent, before more is read."""
+_MOST_EVENTS = 1_000
 _HEADERS = {
     "cache-control": "no-cache, no-transform",
     "x-accel-buffering": "no",
@@ -156,14 +159,21 @@ class EventStream(Response):
         log, encoder, place = self._log, self._encoder, Place()
         loop = asyncio.get_running_loop()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for event, at, after in log.read(place, self._start):
+        for number, (event, at, after) in enumerate(log.read(place, log.within(self._start))):
             encoder.skip(event, at)
             place = after
+            if number % _MOST_EVENTS == 0:
+                await asyncio.sleep(0)
         while True:
             frames: list[str] = []
+            size = 0
             for event, at, after in log.read(place):
-                frames += _framed(encoder.encode(event, at), str(after))
+                found = _framed(encoder.encode(event, at), str(after))
+                frames += found
+                size += sum(map(len, found))
                 place = after
+                if size > _MOST_AT_ONCE:
+                    break  # so that a backlog is never in memory twice
             if frames:
                 body = "".join(frames).encode()
             elif not log.is_live:
@@ -171,6 +181,7 @@ class EventStream(Response):
             else:
                 self._waiter = log.waiter()
                 is_news = await self._waiter
+                log.leave(self._waiter)
                 self._waiter = None
                 if is_news:
                     continue

@@ -1,7 +1,7 @@
 """The routes: what each one asks of the runs and threads, and what it answers.
 
-Laws: who asks is known before anything is read or done; a run or thread of somebody else is not found; whatever
-changes something is JSON, so that no form of another site can send it.
+Laws: who asks is known before anything is read or done; a run or thread of somebody else is not found; a body is JSON,
+and what has none is kept from the forms of other sites by the guard.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from sapwood.core.json_object import is_object
 from sapwood.core.run import Run
 from sapwood.core.stored import RunSummary
 from sapwood.server.encode.ai_sdk import AiSdkEncoder
-from sapwood.server.errors import HttpError, unprocessable
+from sapwood.server.errors import HttpError, posted, unprocessable
 from sapwood.server.live_runs import LiveRuns, run_id_of
 from sapwood.server.posted import Posted, checked_answers, read_chat, read_decisions
 from sapwood.server.principal import LOCAL, Authorize, Principal, Unauthorized, conversation_of, thread_of
@@ -30,6 +30,8 @@ from sapwood.server.settings import Settings
 from sapwood.server.threads import MOST, Threads
 
 MakeEncoder = Callable[[str, str], StreamEncoder]
+READS_FOR_EACH = 10
+"""Requests that only read, for each one that changes something, before a principal is told to wait."""
 PROMPT = "-prompt"
 """What the id of a user's message ends with where it is read of a thread: the id of its run comes before it."""
 
@@ -49,6 +51,7 @@ class Routes:
         self._authorize = authorize
         self.streams = Streams(settings)
         self._rate = RateLimit(settings.requests_per_minute)
+        self._reads = RateLimit(READS_FOR_EACH * settings.requests_per_minute)
         self._about = about
         self._encoder = partial(AiSdkEncoder, max_bytes=settings.max_event_bytes)
 
@@ -57,44 +60,44 @@ class Routes:
     async def chat(self, request: Request) -> Response:
         """Begin a run with the posted prompt, or go on with one that the posted message answers."""
         principal = await self.changing(request)
-        posted = read_chat(await body_of(request))
-        conversation_id = conversation_of(principal, posted.thread_id)
+        chat = posted(read_chat, await body_of(request))
+        conversation_id = posted(conversation_of, principal, chat.thread_id)
         try:
-            if posted.prompt is None:
-                return await self._answered(request, principal, conversation_id, posted)
-            log, start = await self._prompted(request, principal, conversation_id, posted)
+            if chat.prompt is None:
+                return await self._answered(request, principal, conversation_id, chat)
+            log, start = await self._prompted(request, principal, conversation_id, chat)
         except RunPausedError as error:
             raise await self._waiting(conversation_id, error) from error
         return self.stream(log, principal, self._encoder, start)
 
     async def _prompted(
-        self, request: Request, principal: Principal, conversation_id: str, posted: Posted
+        self, request: Request, principal: Principal, conversation_id: str, chat: Posted
     ) -> tuple[RunLog, Place]:
-        assert posted.prompt is not None  # the caller looked
-        run_id = run_id_of(conversation_id, posted.message_id)
-        if posted.message_id.endswith(PROMPT):
-            run_id = posted.message_id.removesuffix(PROMPT)
+        assert chat.prompt is not None  # the caller looked
+        run_id = run_id_of(conversation_id, chat.message_id)
+        if chat.message_id.endswith(PROMPT):
+            run_id = chat.message_id.removesuffix(PROMPT)
         known = await self._runs.summary(run_id)
         if known is not None and known.conversation_id != conversation_id:
             raise not_found()
-        if posted.is_again and known is not None:
+        if chat.is_again and known is not None:
             if known.status == "interrupted":
                 log = await self._runs.resume(principal, known, id_of(request))
                 return log, Place()
-            run_id = run_id_of(conversation_id, f"{posted.message_id} again {id_of(request)}")
-        elif posted.message_id.endswith(PROMPT) and known is None:
-            run_id = run_id_of(conversation_id, posted.message_id)
-        log = await self._runs.start(principal, conversation_id, posted.prompt, run_id, id_of(request))
+            run_id = run_id_of(conversation_id, f"{chat.message_id} again {id_of(request)}")
+        elif chat.message_id.endswith(PROMPT) and known is None:
+            run_id = run_id_of(conversation_id, chat.message_id)
+        log = await self._runs.start(principal, conversation_id, chat.prompt, run_id, id_of(request))
         return log, Place()
 
     async def _answered(
-        self, request: Request, principal: Principal, conversation_id: str, posted: Posted
+        self, request: Request, principal: Principal, conversation_id: str, chat: Posted
     ) -> EventStream:
-        summary = await self._runs.summary(posted.message_id)
+        summary = await self._runs.summary(chat.message_id)
         if summary is None or summary.conversation_id != conversation_id:
             raise HttpError(404, "not_found", "There is no run of this thread with the id of the last message.")
         run: Run = await self._runs.ask(self._runs.store.runs.load, summary.run_id)
-        answers = checked_answers(run, posted.answers)
+        answers = posted(checked_answers, run, chat.answers)
         if not answers:
             raise HttpError(409, "conflict", "Nothing in the last message answers what this run waits for.")
         log = await self._runs.resume(principal, summary, id_of(request), answers)
@@ -103,7 +106,7 @@ class Routes:
     async def rejoin(self, request: Request) -> Response:
         """Stream the run that stands on a thread from its start; 204 where none does."""
         principal = await self.principal(request)
-        active = await self._runs.active(conversation_of(principal, request.path_params["thread_id"]))
+        active = await self._runs.active(posted(conversation_of, principal, request.path_params["thread_id"]))
         if active is None:
             return Response(None, 204)
         return self.stream(await self._runs.log_of(active), principal, self._encoder, Place())
@@ -113,9 +116,9 @@ class Routes:
         principal = await self.changing(request)
         body = await body_of(request)
         run_id: object = body.get("runId") if is_object(body) else None
-        active = await self._runs.active(conversation_of(principal, request.path_params["thread_id"]))
+        active = await self._runs.active(posted(conversation_of, principal, request.path_params["thread_id"]))
         if not isinstance(run_id, str):
-            raise ConfigError("the body has runId, the run to stop")
+            raise unprocessable(ConfigError("the body has runId, the run to stop"))
         if active is None or active.run_id != run_id:
             raise HttpError(409, "conflict", "That run does not stand on this thread any more.")
         await self._runs.stop(active)
@@ -159,7 +162,8 @@ class Routes:
         try:
             start = Place.read(after) if after else Place()
         except ValueError:
-            raise ConfigError(f"after is the id of an event, such as 12 or 12.80, not {after[:40]!r}") from None
+            problem = ConfigError(f"after is the id of an event, such as 12 or 12.80, not {after[:40]!r}")
+            raise unprocessable(problem) from None
         return self.stream(await self._runs.log_of(summary), principal, self._encoder, start)
 
     async def stop_run(self, request: Request) -> Response:
@@ -172,7 +176,7 @@ class Routes:
         """Answer what a run waits for, and go on with it."""
         principal = await self.changing(request)
         summary = await self._named(principal, request)
-        decisions, extend = read_decisions(await body_of(request))
+        decisions, extend = posted(read_decisions, await body_of(request))
         return await self._gone_on(request, principal, summary, decisions=decisions, extend=extend)
 
     async def resume(self, request: Request) -> Response:
@@ -188,7 +192,7 @@ class Routes:
         """Return what the model saw in each round of a run."""
         summary = await self._named(await self.principal(request), request)
         run: Run = await self._runs.ask(self._runs.store.runs.load, summary.run_id)
-        return JsonReply(context_view(run, self._runs.seen))
+        return JsonReply(await self._runs.ask(context_view, run, self._runs.seen))
 
     async def info(self, request: Request) -> Response:
         """Return what this server is, and who asks."""
@@ -204,7 +208,13 @@ class Routes:
     # -- shared ------------------------------------------------------------------------------------
 
     async def principal(self, request: Request) -> Principal:
-        """Return who asks; raises what `authorize` raises, and HttpError where it knows nobody."""
+        """Return who asks; raises what `authorize` raises, and HttpError where nobody is known or reads too often."""
+        known = await self._known(request)
+        if request.method == "GET":
+            _require_pace(self._reads.wait_seconds(known.id))
+        return known
+
+    async def _known(self, request: Request) -> Principal:
         if self._authorize is None:
             return Principal(LOCAL)
         found = self._authorize(request)
@@ -216,10 +226,7 @@ class Routes:
     async def changing(self, request: Request) -> Principal:
         """Return who asks for a change; raises HttpError where that is too often."""
         principal = await self.principal(request)
-        seconds = self._rate.wait_seconds(principal.id)
-        if seconds:
-            headers = {"retry-after": str(max(1, round(seconds)))}
-            raise HttpError(429, "rate_limit", "You ask too often; wait a little.", headers=headers)
+        _require_pace(self._rate.wait_seconds(principal.id))
         return principal
 
     def stream(self, log: RunLog, principal: Principal, make: MakeEncoder, start: Place) -> EventStream:
@@ -267,6 +274,12 @@ class Routes:
         active = await self._runs.active(conversation_id)
         more: dict[str, Any] = {"runId": active.run_id} if active is not None else {}
         return HttpError(409, "waiting", "A run of this thread waits for an answer; give it first.", **more)
+
+
+def _require_pace(seconds: float) -> None:
+    if seconds:
+        headers = {"retry-after": str(max(1, round(seconds)))}
+        raise HttpError(429, "rate_limit", "You ask too often; wait a little.", headers=headers)
 
 
 def not_found() -> HttpError:

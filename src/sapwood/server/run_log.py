@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from sapwood.core.events import AgentEvent, TextDelta, ThinkingDelta
-from sapwood.core.journal import ends_segment
+from sapwood.core.journal import ends_segment, is_journaled
 from sapwood.server.journal_events import Timed
 
 MAX_PIECE = 50_000
@@ -33,8 +33,8 @@ class Place(NamedTuple):
     @classmethod
     def read(cls, text: str) -> "Place":
         """Return the place that a client names; raises ValueError for what is none."""
-        entry, _, offset = text.partition(".")
-        if not entry.isdecimal() or not (offset or "0").isdecimal() or len(text) > 30:
+        entry, dot, offset = text.partition(".")
+        if not text.isascii() or not entry.isdecimal() or not (offset if dot else "0").isdecimal() or len(text) > 20:
             raise ValueError(text[:40])
         return cls(int(entry), int(offset or 0))
 
@@ -80,7 +80,8 @@ class RunLog:
     """The events of one run in this process.
 
     run_id, conversation_id: whose. is_live: a segment runs here. failure: of the last segment. segment: where it began.
-    segments: where those began that a client has named. over_at: when it ended, on the loop's clock.
+    segments: where those began that a client has named. stored: events of it that a store keeps.
+    over_at: when it ended, on the loop's clock.
     """
 
     def __init__(self, run_id: str, conversation_id: str) -> None:
@@ -90,6 +91,7 @@ class RunLog:
         self.failure: Failure | None = None
         self.segment = Place()
         self.segments: dict[str, Place] = {}
+        self.stored = 0
         self.readers = 0
         self.over_at = 0.0
         self._entries: list[_Entry] = []
@@ -116,6 +118,7 @@ class RunLog:
                 self._entries.append(_Growing(event, at))
         else:
             self._entries.append((event, at))
+            self.stored += is_journaled(event)
         self._wake()
 
     def finish(self, failure: Failure | None, now: float) -> None:
@@ -126,6 +129,13 @@ class RunLog:
     def events(self) -> Iterator[AgentEvent]:
         """Yield what is in it, without the deltas."""
         return (entry[0] for entry in self._entries if isinstance(entry, tuple))
+
+    def within(self, place: Place) -> Place:
+        """Return a place that a client names, or the end where there is no such place."""
+        if place.entry >= len(self._entries):
+            return self.end
+        entry = self._entries[place.entry]
+        return Place(place.entry, min(place.offset, entry.length if isinstance(entry, _Growing) else 0))
 
     @property
     def end(self) -> Place:
@@ -151,7 +161,8 @@ class RunLog:
                 yield *entry, Place(number)
                 continue
             stops_here = until is not None and number == until.entry
-            stop = until.offset if until is not None and stops_here else entry.length
+            # A client may name a place that there is not.
+            stop = min(until.offset, entry.length) if until is not None and stops_here else entry.length
             while offset < stop:
                 end = min(stop, offset + MAX_PIECE)
                 text, offset = entry.between(offset, end), end
@@ -159,6 +170,11 @@ class RunLog:
             if stops_here or number + 1 >= len(self._entries):
                 return  # more of it may come
             number, offset = number + 1, 0
+
+    def leave(self, waiter: "asyncio.Future[bool]") -> None:
+        """Take back a waiter that nobody waits for any more."""
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
 
     def waiter(self) -> "asyncio.Future[bool]":
         """Return what is settled once something was added."""

@@ -23,7 +23,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_seconds: how long the log of a run that is over stays in memory. stop_seconds: how long a stop may take.
     drain_seconds: how long a shutdown lets runs finish before they are broken off, to be resumed later.
     max_runs, max_runs_each: runs at once, in all and of one principal. requests_per_minute: of one principal, those
-    that change something. max_body_bytes: of a request. max_event_bytes: of an event that is sent.
+    that change something; ten times as many may read. max_body_bytes: of a request. max_event_bytes: of an event that
+    is sent; a larger result of a tool is replaced by a note, while what a person must see whole, such as the arguments
+    of a call, is sent all the same.
     follow_seconds: how often the store is asked for news of a run that another process of the server has.
     kept_requests: runs whose requests are kept in memory for the context view.
 

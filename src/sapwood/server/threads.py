@@ -4,6 +4,7 @@ Laws: a thread's messages are its runs, so a compaction hides nothing from a rea
 and what it reads here are the same parts.
 """
 
+import asyncio
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from sapwood.core.stored import ConversationSummary, RunSummary
 from sapwood.server.encode.ai_sdk import AiSdkEncoder, approval_note
 from sapwood.server.encode.shown import limit_note
 from sapwood.server.encode.ui_message import MessageBuilder, user_message
-from sapwood.server.errors import HttpError
+from sapwood.server.errors import HttpError, posted
 from sapwood.server.journal_events import Timed, as_streamed
 from sapwood.server.live_runs import LiveRuns
 from sapwood.server.principal import Principal, conversation_of, prefix_of, thread_of
@@ -37,10 +38,10 @@ class Threads:
     async def listed(self, principal: Principal, limit: int, before: str | None) -> dict[str, Any]:
         """Return threads, the one that was begun last first. before: the id of a thread, to go on with a list."""
         prefix = prefix_of(principal)
-        after = conversation_of(principal, before) if before is not None else None
+        after = posted(conversation_of, principal, before) if before is not None else None
         found = await self._runs.ask(self._store.conversations.list, limit=limit + 1, prefix=prefix, before=after)
-        waiting = {item.conversation_id: item for item in reversed(await self._runs.ask(self._store.runs.waiting))}
-        shown = [_thread(item, waiting.get(item.id), principal) for item in found[:limit]]
+        holders = await asyncio.gather(*[self._runs.active(item.id) for item in found[:limit]])
+        shown = [_thread(item, holder, principal) for item, holder in zip(found[:limit], holders, strict=True)]
         threads = [item for item in shown if item is not None]
         more = {"next": threads[-1]["id"]} if len(found) > limit and threads else {}
         return {"threads": threads, **more}
@@ -50,7 +51,7 @@ class Threads:
 
         Raises HttpError where there is no such thread.
         """
-        conversation_id = conversation_of(principal, thread_id)
+        conversation_id = posted(conversation_of, principal, thread_id)
         runs = await self._runs.ask(
             self._store.runs.list, limit=limit + 1, conversation_id=conversation_id, before=before
         )
@@ -71,9 +72,13 @@ class Threads:
 
     async def delete(self, principal: Principal, thread_id: str) -> None:
         """Remove a thread with its runs; raises HttpError where there is none, ConversationBusyError while one runs."""
-        conversation_id = conversation_of(principal, thread_id)
+        conversation_id = posted(conversation_of, principal, thread_id)
         if not await self._runs.ask(self._store.conversations.delete, conversation_id):
             raise HttpError(404, "not_found", "There is no such thread.")
+        grants = self._runs.agent(principal).approvals
+        for grant in grants.list():  # another thread may have this name later
+            if grant.scope == conversation_id:
+                grants.revoke(grant.id)
 
     async def state(self, summary: RunSummary) -> dict[str, Any]:
         """Return how a run stands: its status, and what it waits for."""
@@ -89,8 +94,17 @@ class Threads:
         }
 
     async def _title(self, conversation_id: str) -> str | None:
-        found = await self._runs.ask(self._store.conversations.list, limit=1, prefix=conversation_id)
-        return next((item.title for item in found if item.id == conversation_id), None)
+        before = None
+        while True:  # others may begin with the same letters
+            found = await self._runs.ask(
+                self._store.conversations.list, limit=MOST, prefix=conversation_id, before=before
+            )
+            for item in found:
+                if item.id == conversation_id:
+                    return str(item.title)
+            if len(found) < MOST:
+                return None
+            before = found[-1].id
 
     async def _turn(self, summary: RunSummary, thread_id: str) -> list[dict[str, Any]]:
         log = self._runs.live(summary.run_id)

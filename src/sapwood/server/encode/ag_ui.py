@@ -42,6 +42,7 @@ from sapwood.server.encode.shown import shown_error
 
 PROTOCOL = "1.0"
 STOPPED = "Stopped."
+MAX_BYTES = 1_000_000
 
 Wired: TypeAlias = dict[str, Any]
 Flow: TypeAlias = Iterator[Wired]
@@ -52,6 +53,7 @@ class AgUiEncoder:
 
     segment: the client's name for this stream, as a resume is a run of its own there; the run's id without one.
     request: what the client posted, so that snapshots keep what it holds; without it a snapshot names this run alone.
+    max_bytes: of one event; a larger result of a tool is replaced by a note.
 
     >>> encoder = AgUiEncoder("r1", "t1")
     >>> encoder.encode(TextDelta(text="hello"), 0.0)[1]
@@ -62,7 +64,16 @@ class AgUiEncoder:
     headers: ClassVar[dict[str, str]] = {}
     ending: ClassVar[str] = ""
 
-    def __init__(self, run_id: str, thread_id: str, *, segment: str = "", request: AgUiRequest | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        thread_id: str,
+        *,
+        segment: str = "",
+        request: AgUiRequest | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._max_bytes = max_bytes
         self._run_id = run_id
         self._thread_id = thread_id
         self._segment = segment or run_id
@@ -353,7 +364,11 @@ class AgUiEncoder:
 
     def _json(self, told: Wired) -> str:
         stamp = {} if self._now is None else {"timestamp": self._now}
-        return msgspec.json.encode({**told, **stamp}).decode()
+        json = msgspec.json.encode({**told, **stamp})
+        if len(json) > self._max_bytes and told["type"] == "TOOL_CALL_RESULT":
+            note = f"[{len(json):,} bytes, too large to be sent here]"
+            json = msgspec.json.encode({**told, **stamp, "content": note})
+        return json.decode()
 
 
 def _of(lane: Lane, told: Wired) -> Wired:
