@@ -11,6 +11,7 @@ from sapwood.core.ledger import ContextLedger
 from sapwood.core.model import ModelRequest
 from sapwood.stores.in_process_runs import InProcessStore
 from sapwood.testing import call, calls, says, scripted
+from support.plain_store import PlainStore
 
 
 def test_a_run_has_the_name_it_was_given_and_a_store_takes_each_once() -> None:
@@ -100,18 +101,8 @@ def test_a_user_cannot_have_a_memory_that_is_everybodys(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="one for all users"):
         Agent(llm=scripted()).with_memory_tool(tmp_path).for_user("ann")
 
-    class Plain:
-        def save(self, text: str, **_: Any) -> Any:
-            raise NotImplementedError
-
-        def search(self, query: str, **_: Any) -> list[Any]:
-            return []
-
-        def forget(self, id: str) -> bool:
-            return False
-
-    with pytest.raises(ConfigError, match="Plain keeps what all users said in one place"):
-        Agent(llm=scripted()).with_memory(Plain()).for_user("ann")
+    with pytest.raises(ConfigError, match="PlainStore keeps what all users said in one place"):
+        Agent(llm=scripted()).with_memory(PlainStore()).for_user("ann")
     assert MemoryManager().scoped("ann").messages == ()
 
 

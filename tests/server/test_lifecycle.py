@@ -15,6 +15,7 @@ from sapwood.server import Principal, Settings, bearer_tokens, create_app
 from sapwood.stores.in_process_runs import InProcessStore
 from sapwood.testing import call, calls, says, scripted
 from support.live_server import Gated, kinds, live, said, text_of, told
+from support.plain_store import PlainStore
 
 ANN, BOB = "a" * 20, "b" * 20
 
@@ -45,24 +46,11 @@ def test_each_user_has_a_memory_of_their_own() -> None:
     asyncio.run(main())
 
 
-class NoUsers:
-    """A memory store that knows no users."""
-
-    def save(self, text: str, **_: Any) -> Any:
-        raise NotImplementedError
-
-    def search(self, query: str, **_: Any) -> list[Any]:
-        return []
-
-    def forget(self, id: str) -> bool:
-        return False
-
-
 def test_a_memory_that_cannot_be_kept_apart_is_refused_when_the_server_is_made(tmp_path: Any) -> None:
     authorize = bearer_tokens({ANN: "ann"})
     cases = [
-        (Agent(llm=scripted()).with_memory(NoUsers()), "keeps what all users said in one place"),
-        (Agent(llm=scripted()).with_sources([memory_source(NoUsers())]), "keeps what all users said in one place"),
+        (Agent(llm=scripted()).with_memory(PlainStore()), "keeps what all users said in one place"),
+        (Agent(llm=scripted()).with_sources([memory_source(PlainStore())]), "keeps what all users said in one place"),
         (Agent(llm=scripted()).with_memory_tool(tmp_path), "one for all users"),
         (Agent(llm=scripted()).with_memory(create_memory_store().scoped(user="eve")), "cannot be narrowed"),
     ]
