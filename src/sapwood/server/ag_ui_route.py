@@ -11,7 +11,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sapwood.core.errors import ConfigError, SapwoodError
+from sapwood.core.errors import ConfigError, ConflictError, SapwoodError
 from sapwood.core.limits import LimitBreach
 from sapwood.core.run import Run
 from sapwood.core.stored import RunSummary
@@ -69,9 +69,14 @@ class AgUiRoute:
             if (known := self._runs.segment_named(active.run_id, given.run_id)) is not None:
                 return known
             raise
-        log = await self._runs.resume(
-            principal, active, id_of(request), answers.decisions, answers.extend, name=given.run_id
-        )
+        try:
+            log = await self._runs.resume(
+                principal, active, id_of(request), answers.decisions, answers.extend, name=given.run_id
+            )
+        except (HttpError, ConflictError):  # the same may have been sent at the same time
+            if (known := self._runs.segment_named(active.run_id, given.run_id)) is not None:
+                return known
+            raise
         return log, log.segment
 
     async def _sent_before(
