@@ -32,8 +32,11 @@ function useFresh(item: AssistantItem | undefined, busy: boolean): readonly stri
   return heard ? spoken(item, busy) : [];
 }
 
-export function stateWords({ status, items, retry, interrupted }: Pick<UseAssistant, "status" | "items" | "retry" | "interrupted">): string {
+type State = Pick<UseAssistant, "status" | "items" | "retry" | "interrupted" | "reconnecting">;
+
+export function stateWords({ status, items, retry, interrupted, reconnecting }: State): string {
   const last = items.at(-1);
+  if (reconnecting) return "The connection broke; it is being taken up again.";
   if (retry) return `The model did not answer; it is asked again in ${Math.ceil(retry.seconds)} seconds.`;
   if (interrupted) return "The answer was interrupted.";
   switch (status) {

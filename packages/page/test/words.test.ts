@@ -109,10 +109,14 @@ describe("what a screen reader hears", () => {
     ["waiting", [{ role: "assistant", id: "a", parts: [{ type: "tool", name: "refund", args: {}, state: "waiting" }] }], "Waiting for your word on refund."],
     ["waiting", [reply("x")], "Waiting for your word on a limit."],
   ] as const)("%s is said in words", (status, items, expected) => {
-    expect(stateWords({ status, items, retry: null, interrupted: false })).toBe(expected);
+    expect(stateWords({ status, items, retry: null, interrupted: false, reconnecting: false })).toBe(expected);
+  });
+
+  test("a connection that is taken up again is told of", () => {
+    expect(stateWords({ status: "streaming", items: [], retry: null, interrupted: false, reconnecting: true })).toContain("connection broke");
   });
 
   test("a model that does not answer is told of", () => {
-    expect(stateWords({ status: "streaming", items: [], retry: { round: 0, seconds: 1.2, attempt: 1 }, interrupted: false })).toContain("again in 2 seconds");
+    expect(stateWords({ status: "streaming", items: [], retry: { round: 0, seconds: 1.2, attempt: 1 }, interrupted: false, reconnecting: false })).toContain("again in 2 seconds");
   });
 });

@@ -145,7 +145,7 @@ function LimitLine({ part }: { readonly part: LimitPart }): ReactNode {
 export function FileView({ file }: { readonly file: FilePart }): ReactNode {
   const name = file.filename ?? file.mediaType;
   if (file.mediaType.startsWith("image/") && file.url.startsWith("data:")) return <img className="attached" src={file.url} alt={name} />;
-  const kind = <span className="file-kind">{file.mediaType.split("/").at(-1)}</span>;
+  const kind = <span className="file-kind">{file.mediaType.startsWith("text/") ? "text" : file.mediaType.split("/").at(-1)}</span>;
   const address = safeLink(file.url);
   if (address !== undefined) return <p className="file">{kind} <a href={address} target="_blank" rel="noopener noreferrer nofollow">{name}</a></p>;
   // A download, never a view: what the file says must not run as a page.
