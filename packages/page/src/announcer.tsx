@@ -2,7 +2,7 @@
 
 import type { AssistantItem, UseAssistant } from "@sapwood/react";
 import { useEffect, useRef, useState, type ReactNode } from "react";
-import { spoken } from "./thread/spoken";
+import { spoken, type Heard } from "./thread/spoken";
 
 /** Paragraphs that stay in the document: those before them were said. */
 const KEPT = 12;
@@ -29,7 +29,8 @@ function useFresh(item: AssistantItem | undefined, busy: boolean): readonly stri
     if (busy) { setHeard(true); id.current = item?.id; }
     else if (item?.id !== id.current) setHeard(false);
   }, [busy, item?.id]);
-  return heard ? spoken(item, busy) : [];
+  const kept = useRef<Heard>(new Map());
+  return heard ? spoken(item, busy, kept.current) : [];
 }
 
 type State = Pick<UseAssistant, "status" | "items" | "retry" | "interrupted" | "reconnecting">;

@@ -1,12 +1,13 @@
 // Owns how the parts of an answer are shown, the top level's and, with the same code, those of a subagent.
 
 import type { AssistantPart, CompactionPart, ContextPart, FilePart, LimitPart, MemoryPart, OutputPart, SubagentPart, ToolPart } from "@sapwood/react";
-import { memo, useMemo, type ReactNode } from "react";
+import { memo, useMemo, useRef, type ReactNode } from "react";
 import { count, json } from "../format";
 import { safeLink } from "../markdown/links";
 import { Markdown } from "../markdown/markdown";
 import { limitWords } from "./limit_card";
 import { joinNotes } from "./notes";
+import { counted, NO_WORDS, total } from "./spoken";
 import { ToolCard } from "./tool_card";
 
 interface Props {
@@ -95,15 +96,15 @@ const PartView = memo(function PartView({ part, live }: { readonly part: Exclude
 });
 
 function Thinking({ text, live }: { readonly text: string; readonly live: boolean }): ReactNode {
+  const words = useRef(NO_WORDS);
+  words.current = counted(words.current, text);
   return (
     <details className="thinking">
-      <summary>{live ? "Thinking…" : "Thinking"} <span className="muted">{count(words(text))} words</span></summary>
+      <summary>{live ? "Thinking…" : "Thinking"} <span className="muted">{count(total(words.current))} words</span></summary>
       <div className="thinking-text">{text}</div>
     </details>
   );
 }
-
-const words = (text: string): number => text.split(/\s+/).filter(Boolean).length;
 
 function ContextLine({ part }: { readonly part: ContextPart | MemoryPart }): ReactNode {
   const source = part.type === "context" ? part.source : "memory";
