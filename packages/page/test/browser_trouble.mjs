@@ -50,16 +50,16 @@ const countDrawn = () => {
 export const trouble = [
   ["a thread that was left while it ran is shown again as its own", async (bench) => {
     const page = await bench.page();
-    await ask(page, "long one, left");
-    await shown(page, "A long answer.");
+    await ask(page, "endless one, left");
+    await shown(page, "An endless answer.");
     await page.getByRole("button", { name: "New conversation" }).click();
     await page.locator(".empty").waitFor();
-    await ask(page, "long two, beside it");
-    await shown(page, "A long answer.");
-    await page.getByRole("link", { name: /long one, left/ }).click();
-    await page.locator(".said", { hasText: "long one, left" }).waitFor();
+    await ask(page, "endless two, beside it");
+    await shown(page, "An endless answer.");
+    await page.getByRole("link", { name: /endless one, left/ }).click();
+    await page.locator(".said", { hasText: "endless one, left" }).waitFor();
     await settled(page, "streaming");
-    const [one, two] = ["long one, left", "long two, beside it"].map((prompt) => [...bench.fixture.state.runs.values()].find((run) => run.prompt === prompt));
+    const [one, two] = ["endless one, left", "endless two, beside it"].map((prompt) => [...bench.fixture.state.runs.values()].find((run) => run.prompt === prompt));
     const followed = bench.fixture.state.requests.filter((line) => line === `GET /api/runs/${one.id}/stream` || line === `GET /api/runs/${two.id}/stream`);
     assert.deepEqual(followed, []);
     await page.getByRole("button", { name: "Stop", exact: true }).click();
@@ -139,8 +139,8 @@ export const trouble = [
 
   ["a new conversation is in the list while its first answer runs", async (bench) => {
     const page = await bench.page();
-    await ask(page, "long and listed");
-    await page.getByRole("link", { name: /long and listed.*running/ }).waitFor();
+    await ask(page, "endless and listed");
+    await page.getByRole("link", { name: /endless and listed.*running/ }).waitFor();
     await settled(page, "streaming");
     await page.keyboard.press("Escape");
     await settled(page);
@@ -148,21 +148,21 @@ export const trouble = [
 
   ["a running conversation is not deleted without a word, and can be stopped and deleted", async (bench) => {
     const page = await bench.page();
-    await ask(page, "long, to be deleted");
-    await shown(page, "A long answer.");
-    await page.getByRole("button", { name: "Delete long, to be deleted" }).click();
+    await ask(page, "endless, to be deleted");
+    await shown(page, "An endless answer.");
+    await page.getByRole("button", { name: "Delete endless, to be deleted" }).click();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.locator(".thread-row [role=alert]", { hasText: "Not deleted" }).waitFor();
     await page.getByRole("button", { name: "Stop and delete" }).click();
     await page.locator(".empty").waitFor();
-    await page.getByRole("link", { name: /long, to be deleted/ }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: /endless, to be deleted/ }).waitFor({ state: "detached" });
     assert.equal(newestRun(bench).stopped, true);
   }],
 
   ["a stop that fails is told, and tried again", async (bench) => {
     const page = await bench.page();
-    await ask(page, "long, hard to stop");
-    await shown(page, "A long answer.");
+    await ask(page, "endless, hard to stop");
+    await shown(page, "An endless answer.");
     await page.route("**/stop", unwell);
     await page.keyboard.press("Escape");
     await page.getByRole("alert").filter({ hasText: "The server is not well." }).waitFor();
@@ -188,8 +188,8 @@ export const trouble = [
     await page.addInitScript(countDrawn);
     await page.goto(bench.fixture.url);
     for (const prompt of ["one", "two", "three"]) { await ask(page, prompt); await shown(page, `You said: ${prompt}`); await settled(page); }
-    await ask(page, "long, and counted");
-    await shown(page, "A long answer. A long answer.");
+    await ask(page, "endless, and counted");
+    await shown(page, "An endless answer. An endless answer.");
     const before = await page.evaluate(() => ({ ...globalThis.drawn }));
     const size = await page.locator(".reply").last().textContent();
     await page.waitForFunction((least) => [...document.querySelectorAll(".reply")].at(-1).textContent.length > least + 600, size.length);

@@ -202,6 +202,10 @@ export async function* script(run) {
     yield* say("t0", Array.from({ length: 120 }, (_, number) => paragraph(number)).join(""), 1, /[\s\S]{1,60}/g);
     yield* end(0); yield finish(); return;
   }
+  if (word(["endless"])) {
+    for (let part = 0; !run.stopped; part += 1) yield* say(`t${part}`, "An endless answer. ".repeat(40), 12);
+    yield { type: "abort" }; return;
+  }
   if (word(["long"])) {
     yield* say("t0", "A long answer. ".repeat(400), 12);
     if (run.stopped) { yield { type: "abort" }; return; }
