@@ -353,3 +353,56 @@ def test_what_a_subagent_says_is_the_result_of_its_call_alone() -> None:
     assert isinstance(reply, ReplyItem)
     assert [part.type for part in reply.parts] == ["tool", "text"]
     assert reply.parts[1] == text("Done.")
+
+
+def test_93_a_thread_that_was_reset_does_not_come_back_where_the_turn_after_it_failed() -> None:
+    def refuse(request: Any) -> Any:
+        raise ValueError("gone")
+
+    model = scripted(says("Noted."), refuse, says("Hello."))
+    session = AssistantSession.of(Agent(llm=model))
+    asyncio.run(session.send("A secret."))
+    session.reset()
+    asyncio.run(quietly(session))
+    asyncio.run(session.send("Three"))
+    said = " ".join(message.text for message in model.requests[-1].transcript)
+    assert said.endswith("Three")
+    assert [word for word in ("secret", "Noted") if word in said] == []
+
+
+class Steps:
+    """An iterator of its own, plain and async, that tells whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+
+    def __iter__(self) -> "Steps":
+        return self
+
+    def __next__(self) -> AgentPart:
+        return text("a")
+
+    def close(self) -> None:
+        self.closed.append("close")
+
+
+class AsyncSteps(Steps):
+    def __aiter__(self) -> "AsyncSteps":
+        return self
+
+    async def __anext__(self) -> AgentPart:
+        return text("a")
+
+    async def aclose(self) -> None:
+        self.closed.append("aclose")
+
+
+@pytest.mark.parametrize(("steps", "closed"), [(Steps(), ["close"]), (AsyncSteps(), ["aclose"])])
+def test_a_source_is_closed_where_the_turn_ends_before_it(steps: Steps, closed: list[str]) -> None:
+    def refuse(part: AssistantPart) -> None:
+        raise ValueError("enough")
+
+    session = AssistantSession(lambda prompt, history: steps, on_part=refuse)
+    with pytest.raises(ValueError, match="enough"):
+        asyncio.run(session.send("Hi"))
+    assert steps.closed == closed

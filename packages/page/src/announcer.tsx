@@ -2,7 +2,7 @@
 
 import type { AssistantItem, UseAssistant } from "@sapwood/react";
 import { useEffect, useRef, useState, type ReactNode } from "react";
-import { spoken } from "./thread/spoken";
+import { spoken, type Heard } from "./thread/spoken";
 
 /** Paragraphs that stay in the document: those before them were said. */
 const KEPT = 12;
@@ -29,11 +29,15 @@ function useFresh(item: AssistantItem | undefined, busy: boolean): readonly stri
     if (busy) { setHeard(true); id.current = item?.id; }
     else if (item?.id !== id.current) setHeard(false);
   }, [busy, item?.id]);
-  return heard ? spoken(item, busy) : [];
+  const kept = useRef<Heard>(new Map());
+  return heard ? spoken(item, busy, kept.current) : [];
 }
 
-export function stateWords({ status, items, retry, interrupted }: Pick<UseAssistant, "status" | "items" | "retry" | "interrupted">): string {
+type State = Pick<UseAssistant, "status" | "items" | "retry" | "interrupted" | "reconnecting">;
+
+export function stateWords({ status, items, retry, interrupted, reconnecting }: State): string {
   const last = items.at(-1);
+  if (reconnecting) return "The connection broke; it is being taken up again.";
   if (retry) return `The model did not answer; it is asked again in ${Math.ceil(retry.seconds)} seconds.`;
   if (interrupted) return "The answer was interrupted.";
   switch (status) {

@@ -45,6 +45,14 @@ export async function remove(url: string): Promise<void> {
   await call(url, { method: "DELETE" });
 }
 
+/** Stop a run; one that has ended already is as good. */
+export async function stopRun(runId: string): Promise<void> {
+  const init = { method: "POST", body: "{}", headers: { "content-type": "application/json" } };
+  await call(path("runs", runId, "stop"), init).catch((error: unknown) => {
+    if (!(error instanceof ApiError && error.status === 409)) throw error;
+  });
+}
+
 /** Ask the server with the token, and throw what it refuses. */
 export async function call(url: string, init: RequestInit): Promise<Response> {
   const response = await fetch(url, { ...init, headers: { ...authHeaders(), ...(init.headers as Record<string, string>) } });

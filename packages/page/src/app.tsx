@@ -9,7 +9,7 @@ import { Composer, type ComposerHandle } from "./composer/composer";
 import { ContextPanel } from "./context/panel";
 import type { Info, ThreadLine } from "./contract";
 import { count } from "./format";
-import { isUnauthorized, Problem } from "./problem";
+import { isUnauthorized, Problem, tell } from "./problem";
 import { Recover } from "./recover";
 import { openThread, useThreadId } from "./route";
 import { Sidebar } from "./sidebar";
@@ -60,11 +60,20 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
   useOtherWindows(assistant, thread);
   const title = thread?.title || (assistant.items.length > 0 ? "Conversation" : "New conversation");
   useEffect(() => { document.title = assistant.items.length > 0 ? `${title} – ${info.name}` : info.name; }, [title, info.name, assistant.items.length]);
-  const startNew = (): void => { void assistant.load(); openThread(""); focusComposer(); };
-  const removeThread = async (id: string): Promise<void> => { await list.remove(id); if (id === assistant.threadId) startNew(); };
-  const send = (text: string, files: readonly Attachment[]): void => {
-    assistant.send(text, { files: files.map(asPart) }).catch(() => undefined);
+  const { load, threadId } = assistant;
+  const { remove } = list;
+  const startNew = useCallback(() => { void load(); openThread(""); focusComposer(); }, [load, focusComposer]);
+  const removeThread = useCallback(async (id: string, runId?: string): Promise<void> => {
+    await remove(id, runId);
+    if (id === threadId) startNew();
+  }, [remove, threadId, startNew]);
+  const send = (text: string, files: readonly Attachment[]): boolean => {
+    let isTaken = false;
+    assistant.send(text, { files: files.map(asPart), onTaken: () => { isTaken = true; } }).catch(() => undefined);
+    return isTaken;
   };
+  // A refusal of the same server is not told at both sides.
+  const listError = assistant.error === null ? list.error : undefined;
   const isOpen = panel.reply !== undefined;
   return (
     <ActionsContext value={actions}>
@@ -73,13 +82,13 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
         <nav className="side" id="threads" aria-label="Conversations">
           <p className="brand"><Mark />{info.name}</p>
           <Sidebar threads={list.threads} current={assistant.threadId ?? ""} hasMore={list.hasMore} onMore={list.more} onNew={startNew} onRemove={removeThread} />
-          {list.error !== undefined && <Problem error={list.error}><button type="button" className="button" onClick={reload}>Try again</button></Problem>}
+          {listError !== undefined && <Problem error={listError}><button type="button" className="button" onClick={reload}>Try again</button></Problem>}
           <p className="side-foot muted"><span>{info.model}</span>{info.window > 0 && <span>{count(info.window)} tokens</span>}</p>
         </nav>
         <main className="center">
           <header className="top">
             <button type="button" className="quiet list-toggle" aria-expanded={isListOpen} aria-controls="threads" onClick={() => setListOpen(!isListOpen)}>Conversations</button>
-            <h1 title={title}>{title}</h1>
+            <h1 title={title} dir="auto">{title}</h1>
             <span className="state" aria-hidden="true" data-status={assistant.status}>{shownState(assistant)}</span>
             <button type="button" className="quiet" aria-pressed={isOpen} disabled={!panel.canOpen} onClick={isOpen ? panel.close : panel.openLast}>Context</button>
             <button type="button" className="quiet" onClick={toggleTheme} aria-label={theme === "dark" ? "Use light colours" : "Use dark colours"}>{theme === "dark" ? "Light" : "Dark"}</button>
@@ -88,13 +97,13 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
           {assistant.items.length === 0
             ? <Empty info={info} loading={assistant.loading}><Recover assistant={assistant} onUnsent={restore} /></Empty>
             : (
-              <ThreadView key={assistant.threadId ?? ""} items={assistant.items} live={assistant.busy} name={info.name} hasOlder={assistant.hasMore} loadOlder={assistant.loadMore}>
+              <ThreadView key={assistant.threadId ?? ""} items={assistant.items} live={assistant.busy} name={info.name} hasOlder={assistant.hasMore} loadOlder={assistant.loadMore} told={assistant.error === null || assistant.busy ? undefined : tell(assistant.error).words}>
                 {answers.limits.length > 0 && <LimitCard limits={answers.limits} />}
                 {assistant.retry && <p className="pending"><i className="pulse" aria-hidden="true" />{stateWords(assistant)}</p>}
                 <Recover assistant={assistant} onUnsent={restore} />
               </ThreadView>
             )}
-          <Composer ref={composer} running={assistant.busy} canStop={assistant.busy || (assistant.status === "waiting" && !assistant.interrupted)} blocked={blockedBy(assistant)} onSend={send} onStop={() => void assistant.stop().catch(() => undefined)} />
+          <Composer ref={composer} running={assistant.busy} canStop={assistant.busy || (assistant.paused && !assistant.interrupted)} blocked={blockedBy(assistant)} place={assistant.threadId ?? ""} onSend={send} onStop={() => void assistant.stop().catch(() => undefined)} />
         </main>
         {panel.reply && <ContextPanel reply={panel.reply} earlier={panel.earlier} title={panel.title} onClose={panel.close} />}
       </div>
@@ -104,13 +113,15 @@ function Page({ info, onLockedOut }: { readonly info: Info; readonly onLockedOut
 
 const asPart = (file: Attachment): FilePart => ({ type: "file", url: file.url, mediaType: file.mediaType, filename: file.filename });
 
-function blockedBy({ status, interrupted, loading }: UseAssistant): string {
+function blockedBy({ interrupted, loading, paused, error }: UseAssistant): string {
   if (loading) return "The conversation is being loaded";
   if (interrupted) return "Go on with the answer, or leave it, first";
-  return status === "waiting" ? "Answer the question above first" : "";
+  if (paused && error !== null) return "Try again first, as the question above is open";
+  return paused ? "Answer the question above first" : "";
 }
 
-function shownState({ status, interrupted }: UseAssistant): string {
+function shownState({ status, interrupted, reconnecting }: UseAssistant): string {
+  if (reconnecting) return "reconnecting";
   if (interrupted) return "interrupted";
   return { ready: "", submitted: "sent", streaming: "answering", waiting: "waits for you", error: "" }[status];
 }
@@ -134,7 +145,7 @@ function Empty({ info, loading, children }: { readonly info: Info; readonly load
 
 /** Keep the address and the open thread the same, whichever of them changes. */
 function useRoute(assistant: UseAssistant, routeId: string, onBegun: () => void): void {
-  const { threadId, load } = assistant;
+  const { threadId, runId, load } = assistant;
   const route = useRef(routeId);
   const isFirst = useRef(true);
   useEffect(() => {
@@ -145,8 +156,9 @@ function useRoute(assistant: UseAssistant, routeId: string, onBegun: () => void)
   useEffect(() => {
     if (threadId === null || threadId === route.current) return;
     openThread(threadId);
-    onBegun();
-  }, [threadId, onBegun]);
+  }, [threadId]);
+  // The server knows of a new thread once it has a run.
+  useEffect(() => { if (runId !== null) onBegun(); }, [runId, onBegun]);
 }
 
 /** Show the run that another window has begun on the open thread, as soon as the list tells of it. */

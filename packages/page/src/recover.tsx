@@ -2,7 +2,7 @@
 
 import { AssistantError, fromUIMessages, type AssistantItem, type UseAssistant, type UserItem } from "@sapwood/react";
 import type { ReactNode } from "react";
-import { getJson, path } from "./api";
+import { ApiError, getJson, path } from "./api";
 import type { Thread } from "./contract";
 import { Problem } from "./problem";
 
@@ -13,8 +13,8 @@ interface Props {
 }
 
 export function Recover({ assistant, onUnsent }: Props): ReactNode {
-  const { error, interrupted, busy } = assistant;
-  if (busy) return null;
+  const { error, failed, interrupted, busy } = assistant;
+  if (busy) return failed === "stop" ? <StopFailed assistant={assistant} /> : null;
   if (isTaken(error)) {
     return (
       <Problem error={error}>
@@ -24,11 +24,11 @@ export function Recover({ assistant, onUnsent }: Props): ReactNode {
   }
   if (error !== null) {
     // Without a run there is nothing to join again.
-    const isCut = error instanceof AssistantError && error.code === "network" && assistant.runId !== null;
+    const isCut = error instanceof AssistantError && error.code === "network" && assistant.runId !== null && STREAMS.has(failed ?? "");
     return (
       <Problem error={error}>
         {isCut && <button type="button" className="button primary" onClick={() => void rejoin(assistant)}>Rejoin</button>}
-        <button type="button" className="button" onClick={() => void retry(assistant)}>Try again</button>
+        <button type="button" className="button" onClick={() => void retry(assistant, onUnsent)}>Try again</button>
       </Problem>
     );
   }
@@ -41,6 +41,18 @@ export function Recover({ assistant, onUnsent }: Props): ReactNode {
         <button type="button" className="button" onClick={() => void quietly(assistant.stop())}>Leave it</button>
       </div>
     </div>
+  );
+}
+
+const STREAMS = new Set<string>(["send", "decide", "resume", "rejoin"]);
+
+/** The answer goes on although it was to be stopped. */
+function StopFailed({ assistant }: { readonly assistant: UseAssistant }): ReactNode {
+  return (
+    <Problem error={assistant.error}>
+      <span>The answer could not be stopped.</span>
+      <button type="button" className="button" onClick={() => void quietly(assistant.stop())}>Stop again</button>
+    </Problem>
   );
 }
 
@@ -59,9 +71,10 @@ function isTaken(error: unknown): boolean {
 }
 
 async function giveWay(assistant: UseAssistant, onUnsent: (text: string) => void): Promise<void> {
+  const { failed } = assistant;
   const asked = promptOf(assistant);
   if (assistant.threadId !== null) await quietly(assistant.load(assistant.threadId));
-  if (asked !== undefined) onUnsent(asked.text);
+  if (asked !== undefined && failed === "send") onUnsent(asked.text);
 }
 
 const promptOf = (assistant: UseAssistant): UserItem | undefined =>
@@ -76,26 +89,41 @@ async function rejoin(assistant: UseAssistant): Promise<void> {
   if (!found && assistant.threadId !== null) await quietly(assistant.load(assistant.threadId));
 }
 
-/** Go on with the run where the server kept it, or else ask the same again. */
-export async function retry(assistant: UseAssistant): Promise<void> {
-  const { runId, threadId, items } = assistant;
-  if (runId !== null && (await isInterrupted(runId))) return quietly(assistant.resume());
-  const asked = promptOf(assistant);
-  const hasArrived = threadId !== null && asked !== undefined && runId === null && (await isKnown(threadId, asked, items));
+/**
+ * Go on with the run where the server kept it, ask the same again where that is what failed, or else read the thread anew.
+ *
+ * A prompt is sent again only where sending it failed: it never arrived, or its run is over. Whatever else failed has
+ * nothing to do with it.
+ */
+export async function retry(assistant: UseAssistant, onUnsent: (text: string) => void): Promise<void> {
+  const { runId, threadId, failed, error } = assistant;
+  if (failed === "loadMore") return quietly(assistant.loadMore());
+  if (STREAMS.has(failed ?? "") && runId !== null && (await isInterrupted(runId))) return quietly(assistant.resume());
+  if (threadId === null) return;
+  const asked = failed === "send" ? promptOf(assistant) : undefined;
+  const fate = asked === undefined ? "arrived" : runId === null ? await fateOf(threadId, asked, assistant.items) : fateOfRun(error);
+  // As long as the server is out of reach, all stays as it is, so that the next try knows as much as this one.
+  if (fate === "unknown") return;
   // What the server knows replaces what this window guessed, so that a prompt is not there twice.
-  if (threadId !== null) await quietly(assistant.load(threadId));
-  if (asked === undefined || hasArrived) return;
-  await sendAgain(assistant, asked);
+  const isLoaded = await succeeds(assistant.load(threadId));
+  if (asked === undefined || fate === "arrived") return;
+  if (isLoaded) await sendAgain(assistant, asked);
+  else onUnsent(asked.text);
 }
 
+type Fate = "arrived" | "lost" | "unknown";
+
+const fateOfRun = (error: unknown): Fate => (error instanceof AssistantError && error.code === "run_failed" ? "lost" : "arrived");
+
 /** Tell whether a prompt reached the server although the answer to it did not reach us. */
-async function isKnown(threadId: string, asked: UserItem, items: readonly AssistantItem[]): Promise<boolean> {
+async function fateOf(threadId: string, asked: UserItem, items: readonly AssistantItem[]): Promise<Fate> {
   try {
     const { messages } = await getJson<Thread>(`${path("threads", threadId)}?limit=1`);
     const [prompt, reply] = fromUIMessages(messages).slice(-2);
-    return prompt?.role === "user" && prompt.text === asked.text && !items.some((item) => item.id === reply?.id);
-  } catch {
-    return false;
+    const isThere = prompt?.role === "user" && prompt.text === asked.text && !items.some((item) => item.id === reply?.id);
+    return isThere ? "arrived" : "lost";
+  } catch (error) {
+    return error instanceof ApiError && error.status === 404 ? "lost" : "unknown";
   }
 }
 
@@ -111,3 +139,5 @@ async function isInterrupted(runId: string): Promise<boolean> {
 async function quietly(promise: Promise<unknown>): Promise<void> {
   await promise.catch(() => undefined);
 }
+
+const succeeds = (promise: Promise<unknown>): Promise<boolean> => promise.then(() => true, () => false);

@@ -2,7 +2,7 @@
 // would begin, stop at the others, and ask anew.
 
 import type { AssistantItem, Decision, LimitNote, ToolPart, UseAssistant } from "@sapwood/react";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { getJson, path } from "./api";
 
 interface Answers {
@@ -15,27 +15,33 @@ interface Answers {
 
 type Kept = Readonly<Record<string, Decision>>;
 
+const NONE: Kept = {};
 const NO_LIMITS: readonly LimitNote[] = [];
 
 export function useAnswers(assistant: UseAssistant, onSent: () => void): Answers {
-  const { status, runId, decide: send } = assistant;
-  const [kept, setKept] = useState<Kept>({});
-  const limits = useLimits(status === "waiting" && !assistant.interrupted ? runId : null);
+  const { status, paused, interrupted, runId, decide: send } = assistant;
+  const [kept, setKept] = useState<Kept>(NONE);
+  const limits = useLimits(paused && !interrupted ? runId : null);
   const open = openCalls(assistant.items.at(-1));
-  useEffect(() => setKept({}), [runId, status]);
+  useEffect(() => setKept(NONE), [runId, status]);
+  // The functions never change: they are in the context of all messages, and each piece of an answer would draw all anew.
+  const now = useRef({ kept, limits, open, onSent, send });
+  useLayoutEffect(() => { now.current = { kept, limits, open, onSent, send }; });
   const decide = useCallback((id: string, decision: Decision) => {
-    const now = { ...kept, [id]: decision };
-    setKept(now);
+    const before = now.current;
+    const given = { ...before.kept, [id]: decision };
+    now.current = { ...before, kept: given };
+    setKept(given);
     // A limit that waits beside the calls is asked for last, and then all goes out at once.
-    if (limits.length > 0 || open.some((tool) => tool.approvalId !== undefined && !(tool.approvalId in now))) return;
-    onSent();
+    if (before.limits.length > 0 || before.open.some((tool) => tool.approvalId !== undefined && !Object.hasOwn(given, tool.approvalId))) return;
+    before.onSent();
     // What fails is told by the store's `error`.
-    send(now).catch(() => undefined);
-  }, [kept, limits, open, onSent, send]);
+    before.send(given).catch(() => undefined);
+  }, []);
   const extend = useCallback((amounts: Readonly<Record<string, number>>) => {
-    onSent();
-    send(kept, { ...amounts }).catch(() => undefined);
-  }, [kept, onSent, send]);
+    now.current.onSent();
+    now.current.send(now.current.kept, { ...amounts }).catch(() => undefined);
+  }, []);
   const given = useMemo(() => new Set(Object.keys(kept)), [kept]);
   const isAnswered = open.every((tool) => tool.approvalId === undefined || given.has(tool.approvalId));
   return { given, decide, extend, limits: isAnswered ? limits : NO_LIMITS };

@@ -5,6 +5,7 @@ import { Bench } from "./harness.mjs";
 import { accessibility } from "./browser_accessibility.mjs";
 import { conversation } from "./browser_conversation.mjs";
 import { long } from "./browser_long.mjs";
+import { trouble } from "./browser_trouble.mjs";
 
 const wanted = process.argv[2] ?? "";
 const bench = await Bench.open();
@@ -15,7 +16,7 @@ const last = ["no request leaves the origin, and nothing is complained of", asyn
   assert.deepEqual(bench.complaints, []);
 }];
 
-for (const [name, test] of [...conversation, ...accessibility, ...long, last]) {
+for (const [name, test] of [...conversation, ...accessibility, ...long, ...trouble, last]) {
   if (!name.includes(wanted)) continue;
   const start = performance.now();
   try {

@@ -183,10 +183,28 @@ export async function* script(run) {
     yield* say("t1", "The second try worked.");
     yield* end(0); yield finish(); return;
   }
+  if (word(["nested"])) {
+    yield* say("t0", `${"> ".repeat(2500)}end`, 1, /[\s\S]{1,500}/g);
+    yield* end(0); yield finish(); return;
+  }
+  if (word(["broken note"])) {
+    yield* say("t0", "These words are shown.");
+    yield { type: "data-context", data: { source: "memory", op: "recalled", records: { length: 1 } } };
+    yield* end(0); yield finish(); return;
+  }
+  if (word(["wide table"])) {
+    const row = (cell) => `| ${Array.from({ length: 20 }, (_, at) => cell(at)).join(" | ")} |\n`;
+    yield* say("t0", `${row((at) => `column ${at}`)}${row(() => "---")}${row((at) => `cell ${at}`)}${row((at) => `cell ${at}`)}`, 1, /[\s\S]{1,80}/g);
+    yield* end(0); yield finish(); return;
+  }
   if (word(["epic"])) {
     const paragraph = (number) => `### Part ${number}\n\n${"Some **words** and \`code\` of it. ".repeat(8)}\n\n- one\n- two\n\n`;
     yield* say("t0", Array.from({ length: 120 }, (_, number) => paragraph(number)).join(""), 1, /[\s\S]{1,60}/g);
     yield* end(0); yield finish(); return;
+  }
+  if (word(["endless"])) {
+    for (let part = 0; !run.stopped; part += 1) yield* say(`t${part}`, "An endless answer. ".repeat(40), 12);
+    yield { type: "abort" }; return;
   }
   if (word(["long"])) {
     yield* say("t0", "A long answer. ".repeat(400), 12);

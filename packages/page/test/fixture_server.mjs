@@ -25,7 +25,7 @@ export async function startFixture({ port = 0, token = "" } = {}) {
   await new Promise((resolve) => server.listen(port, "127.0.0.1", resolve));
   return {
     state, cut: () => server.closeAllConnections(), url: `http://127.0.0.1:${server.address().port}/`,
-    close: () => { server.closeAllConnections(); return new Promise((resolve) => server.close(resolve)); },
+    close: () => { for (const run of state.runs.values()) run.stopped = true; server.closeAllConnections(); return new Promise((resolve) => server.close(resolve)); },
   };
 }
 

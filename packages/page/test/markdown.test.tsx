@@ -45,7 +45,7 @@ y = 2
 
 The [end](https://example.org).`;
 
-const html = (text: string): string => renderToStaticMarkup(<Markdown text={text} />);
+const html = (text: string): string => renderToStaticMarkup(<Markdown text={text} />).replaceAll(' dir="auto"', "");
 
 describe("a text that grows", () => {
   test.each([1, 3, 7, 50])("has the blocks of the whole text, in steps of %i", (step) => {
@@ -73,6 +73,36 @@ describe("a text that grows", () => {
   test("is parsed anew where the text before it changed", () => {
     expect(grow(grow(EMPTY, "one\n\ntwo"), "# one").blocks).toEqual(grow(EMPTY, "# one").blocks);
   });
+});
+
+describe("a text that nests without end", () => {
+  const indented = Array.from({ length: 1500 }, (_, depth) => `${"  ".repeat(depth)}- ${depth}`).join("\n");
+
+  test.each([
+    ["quotes", `${"> ".repeat(6000)}end`],
+    ["quotes without room between", `${">".repeat(6000)}end`],
+    ["lists in a line", `${"- ".repeat(3000)}end`],
+    ["numbers in a line", `${"1. ".repeat(3000)}end`],
+    ["lists in quotes", `${"> - ".repeat(2000)}end`],
+    ["a list that goes on to the right", indented],
+    ["emphasis", `${"**a *b ".repeat(2000)}end${"* c**".repeat(2000)}`],
+    ["brackets", `${"[".repeat(5000)}end${"](https://example.org)".repeat(500)}`],
+  ])("of %s is shown with all its words", (_, text) => {
+    const shown = html(`before\n\n${text}\n\nafter`);
+    expect(shown).toContain("before");
+    expect(shown).toMatch(/end|1499/);
+    expect(shown).toContain("after");
+  }, 60_000);
+
+  test("is Markdown as deep as a person reads it", () => {
+    expect(html(`${"> ".repeat(12)}deep`).split("<blockquote>").length).toBe(13);
+    expect(html(Array.from({ length: 12 }, (_, depth) => `${"  ".repeat(depth)}- ${depth}`).join("\n")).split("<ul>").length).toBe(13);
+  });
+});
+
+test("the side at which a block begins is that of its words", () => {
+  const shown = renderToStaticMarkup(<Markdown text={"# שלום\n\nשלום\n\n- אחד\n\n> ציטוט\n\n| א |\n|---|\n| ב |"} />);
+  for (const tag of ["h3", "p", "ul", "li", "blockquote", "th", "td"]) expect(shown).toMatch(new RegExp(`<${tag}[^>]* dir="auto"`));
 });
 
 describe("markdown", () => {
@@ -116,6 +146,7 @@ test.each([
 test.each([
   ["&lt;b&gt; &#65;&#x42; &unknown; &#0;", "<b> AB &unknown; &#0;"],
   ["&amp;lt;", "&lt;"],
+  ["&constructor; &toString; &valueOf;", "&constructor; &toString; &valueOf;"],
 ])("the references of %j become characters", (text, expected) => {
   expect(decode(text)).toBe(expected);
 });

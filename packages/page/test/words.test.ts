@@ -7,7 +7,7 @@ import { parseArguments, parseResult } from "../src/thread/approval_card";
 import { limitWords } from "../src/thread/limit_card";
 import { joinNotes } from "../src/thread/notes";
 import { spent } from "../src/thread/message_view";
-import { spoken } from "../src/thread/spoken";
+import { counted, NO_WORDS, spoken, total, type Heard } from "../src/thread/spoken";
 import { peek } from "../src/thread/tool_card";
 
 test.each([
@@ -101,6 +101,35 @@ describe("what a screen reader hears", () => {
     expect(spoken({ role: "user", id: "u", text: "x" }, false)).toEqual([]);
   });
 
+  test("is the same, whatever the pieces in which the answer came", () => {
+    const text = "One.\n\n\n  Two is\nlonger.\n\n\n\n- three\n\n";
+    for (const step of [1, 2, 3, 7]) {
+      const heard: Heard = new Map();
+      for (let end = 0; end <= text.length; end += step) {
+        const item = reply(text.slice(0, end));
+        expect(spoken(item, true, heard)).toEqual(spoken(item, true));
+      }
+      expect(spoken(reply(text), false, heard)).toEqual(["One.", "Two is\nlonger.", "- three"]);
+      expect(spoken(reply("Another.\n\none"), false, heard)).toEqual(["Another.", "one"]);
+    }
+  });
+
+  test("a text is read once, however many pieces it comes in", () => {
+    const read: number[] = [];
+    const watched = (text: string): string => Object.assign(Object(text) as string, { slice: (from: number, to?: number) => { read.push((to ?? text.length) - from); return text.slice(from, to); } });
+    const heard: Heard = new Map();
+    const paragraph = `${"word ".repeat(100)}\n\n`;
+    for (let count = 1; count <= 50; count += 1) spoken(reply(watched(paragraph.repeat(count))), true, heard);
+    expect(read.length).toBeGreaterThan(49);
+    expect(Math.max(...read)).toBeLessThan(2 * paragraph.length);
+  });
+
+  test.each(["", "one", "  one two  ", "a\n\nb  c\td "])("the words of %j are counted as they come", (text) => {
+    let known = NO_WORDS;
+    for (let end = 0; end <= text.length; end += 1) known = counted(known, text.slice(0, end));
+    expect(total(known)).toBe(text.split(/\s+/).filter(Boolean).length);
+  });
+
   test.each([
     ["streaming", [reply("x")], "The answer is coming."],
     ["ready", [reply("x", "stop")], "The answer is complete."],
@@ -109,10 +138,14 @@ describe("what a screen reader hears", () => {
     ["waiting", [{ role: "assistant", id: "a", parts: [{ type: "tool", name: "refund", args: {}, state: "waiting" }] }], "Waiting for your word on refund."],
     ["waiting", [reply("x")], "Waiting for your word on a limit."],
   ] as const)("%s is said in words", (status, items, expected) => {
-    expect(stateWords({ status, items, retry: null, interrupted: false })).toBe(expected);
+    expect(stateWords({ status, items, retry: null, interrupted: false, reconnecting: false })).toBe(expected);
+  });
+
+  test("a connection that is taken up again is told of", () => {
+    expect(stateWords({ status: "streaming", items: [], retry: null, interrupted: false, reconnecting: true })).toContain("connection broke");
   });
 
   test("a model that does not answer is told of", () => {
-    expect(stateWords({ status: "streaming", items: [], retry: { round: 0, seconds: 1.2, attempt: 1 }, interrupted: false })).toContain("again in 2 seconds");
+    expect(stateWords({ status: "streaming", items: [], retry: { round: 0, seconds: 1.2, attempt: 1 }, interrupted: false, reconnecting: false })).toContain("again in 2 seconds");
   });
 });

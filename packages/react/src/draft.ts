@@ -31,7 +31,7 @@ export interface Draft {
 
 type Kind = "text" | "thinking";
 
-const SETTLED = new Set(["done", "denied", "error"]);
+const SETTLED = new Set(["done", "denied", "error", "stopped"]);
 
 export const EMPTY_DRAFT: Draft = { parts: [], spans: [], lanes: {} };
 
@@ -103,9 +103,9 @@ export function withChunk(draft: Draft, chunk: AnyChunk): Draft {
     case "data-subagent":
       return withLane(draft, chunk.data);
     case "abort":
-      return ended(draft, chunk.reason || "stopped");
+      return ended(draft, (tool) => ({ ...tool, result: chunk.reason || "stopped", isError: true, state: "stopped" }));
     case "error":
-      return ended(draft, chunk.errorText);
+      return ended(draft, (tool) => failed(tool, chunk.errorText));
     default:
       // Borders of steps and texts, and types of a later server.
       return draft;
@@ -258,9 +258,9 @@ function failed(tool: ToolPart, errorText: string): ToolPart {
   return { ...tool, result: errorText, isError: true, errorText, state: "error" };
 }
 
-function ended(draft: Draft, reason: string): Draft {
+function ended(draft: Draft, end: (tool: ToolPart) => ToolPart): Draft {
   if (!draft.parts.some(isOpen)) return draft;
-  return { ...draft, parts: draft.parts.map((part) => (isOpen(part) ? failed(part, reason) : part)) };
+  return { ...draft, parts: draft.parts.map((part) => (isOpen(part) ? end(part) : part)) };
 }
 
 function isOpen(part: AssistantPart): part is ToolPart {
@@ -282,10 +282,11 @@ export function findTool(draft: Draft, id: string): number {
 
 function withLaneChunk(draft: Draft, { path, agent, chunk }: SubagentChunk): Draft {
   const key = path.join("/");
-  const before = draft.lanes[key] ?? EMPTY_DRAFT;
+  // An id of a model may be any word, also one that each object knows.
+  const isKnown = Object.hasOwn(draft.lanes, key);
+  const before = (isKnown && draft.lanes[key]) || EMPTY_DRAFT;
   const lane = withChunk(before, chunk);
   const done = chunk.type === "finish" || chunk.type === "abort" || chunk.type === "error";
-  const isKnown = key in draft.lanes;
   if (isKnown && lane === before && !done) return draft;
   const part: SubagentPart = {
     type: "subagent",

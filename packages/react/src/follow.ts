@@ -13,7 +13,7 @@ export interface Cut {
 
 /**
  * from: where an earlier stream was cut off. onRun: the run has a name. onReplay: what comes now begins anew. onCut: where to
- * go on, null once it is over.
+ * go on, null once it is over. onBreak: the connection broke, or is there again.
  */
 export interface Follower {
   readonly from: Cut | null;
@@ -23,6 +23,7 @@ export interface Follower {
   readonly onRun: (runId: string) => void;
   readonly onReplay: () => void;
   readonly onCut: (cut: Cut | null) => void;
+  readonly onBreak: (isBroken: boolean) => void;
 }
 
 /** Yield the chunks of a run, those that arrived together at once, and take a broken connection up again. */
@@ -69,10 +70,12 @@ export async function* follow(
       if (runId === undefined || failures >= follower.maxReconnects) {
         throw new AssistantError("the connection broke", { code: "network", cause });
       }
+      follower.onBreak(true);
       await pause(follower.reconnectDelay * 2 ** failures, signal);
       if (signal.aborted) return;
       failures += 1;
       streaming = await reconnected(runId, after, signal, follower);
+      if (streaming) follower.onBreak(false);
     }
   }
 }

@@ -30,7 +30,7 @@ export {
   withReplay,
   type Thread,
 } from "./reducer.js";
-export type { AssistantSnapshot, AssistantStatus } from "./snapshot.js";
+export type { AssistantOperation, AssistantSnapshot, AssistantStatus } from "./snapshot.js";
 export { AssistantStore } from "./store.js";
 export { AssistantError, readChunks } from "./stream.js";
 export { useAssistant, type UseAssistant } from "./useAssistant.js";

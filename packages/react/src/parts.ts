@@ -23,8 +23,8 @@ export interface ThinkingPart {
   readonly text: string;
 }
 
-/** Where a call stands: `waiting` is for a person, or for a result from outside. */
-export type ToolState = "running" | "waiting" | "done" | "denied" | "error";
+/** Where a call stands: `waiting` is for a person, or for a result from outside; `stopped` has ended with its run. */
+export type ToolState = "running" | "waiting" | "done" | "denied" | "error" | "stopped";
 
 /**
  * A call of a tool.

@@ -24,12 +24,15 @@ import {
   withTool,
   type Thread,
 } from "./reducer.js";
-import type { AssistantSnapshot, AssistantStatus } from "./snapshot.js";
+import type { AssistantOperation, AssistantSnapshot, AssistantStatus } from "./snapshot.js";
 import { AssistantError } from "./stream.js";
 import { newTurn, type Turn } from "./turn.js";
 import type { AgentPart, AnyChunk } from "./wire.js";
 
 type Input = AgentPart | AnyChunk;
+
+/** A thread that the server does not know. */
+const UNKNOWN = { title: "", status: "idle", messages: [], waiting: [], limits: [] } as const;
 
 export class AssistantStore {
   private options: UseAssistantOptions;
@@ -40,13 +43,14 @@ export class AssistantStore {
   private input = "";
   private turn: Turn | null = null;
   private error: unknown = null;
+  private failed: AssistantOperation | null = null;
   private spoken = false;
   private isPaused = false;
   private isInterrupted = false;
   private threadId: string | null = null;
   private runId: string | null = null;
   private older: string | null = null;
-  private cut: Cut | null = null;
+  private cut: (Cut & { readonly threadId: string | null }) | null = null;
   private loading: AbortController | null = null;
   private isOpening = false;
   private opened: string | undefined;
@@ -76,11 +80,14 @@ export class AssistantStore {
       busy: this.turn !== null,
       status: this.status(),
       error: this.error,
+      failed: this.failed,
       retry: this.thread.open?.retry ?? null,
       loading: this.loading !== null,
       threadId: this.threadId,
       runId: this.runId,
+      paused: this.isPaused,
       interrupted: this.isInterrupted,
+      reconnecting: this.turn?.isReconnecting ?? false,
       hasMore: this.older !== null,
     };
     return this.snapshot;
@@ -95,9 +102,13 @@ export class AssistantStore {
    * Send the text of the input box, or another one (`spoken`: a voice transcript, say).
    *
    * Nothing to say, a stream that runs, a server's run that waits for a person, or a thread that is being loaded: no
-   * effect at all. It resolves when the stream is over, and rejects with what the stream threw.
+   * effect at all. It resolves when the stream is over, and rejects with what the stream threw. onTaken: called before
+   * `send` returns, where it has an effect.
    */
-  readonly send = async (override?: string, also: { files?: readonly FilePart[] } = {}): Promise<void> => {
+  readonly send = async (
+    override?: string,
+    also: { files?: readonly FilePart[]; onTaken?: () => void } = {},
+  ): Promise<void> => {
     // A click handler that is given `send` itself hands over its event.
     const spoken = typeof override === "string";
     const text = (spoken ? override : this.input).trim();
@@ -111,7 +122,8 @@ export class AssistantStore {
     this.thread = withPrompt(this.thread, user, newId());
     this.runId = null;
     if (!this.options.stream) this.threadId ??= newId();
-    const turn = this.begin();
+    const turn = this.begin("send");
+    also.onTaken?.();
     await this.take(turn, this.options.stream ? this.plain(turn, text, history) : this.posted(turn, user));
   };
 
@@ -130,16 +142,22 @@ export class AssistantStore {
     } else if (turn && runId === null) {
       turn.wantsStop = true;
     } else if (runId !== null && (turn || this.isPaused || this.isInterrupted)) {
-      await this.stopRun(runId);
+      try {
+        await this.stopRun(runId);
+      } catch (error) {
+        if (this.runId === runId) this.fail(error, "stop");
+        throw error;
+      }
     }
   };
 
   /** Go on with the run of this thread, after a reload or a broken connection. False where none runs. */
   readonly rejoin = async (): Promise<boolean> => {
     if (this.turn) return true;
-    const { threadId, cut } = this;
+    const { threadId } = this;
+    const cut = this.cut?.threadId === threadId ? this.cut : null;
     if (threadId === null && cut === null) return false;
-    const turn = this.begin({ isReplay: cut === null });
+    const turn = this.begin("rejoin", { isReplay: cut === null });
     return new Promise<boolean>((resolve) => {
       const open = async (): Promise<Streaming | null> => {
         const streaming = cut
@@ -172,21 +190,31 @@ export class AssistantStore {
   /** Let a run that waits at a limit use so much more, by the limit's name. */
   readonly extend = (limits: Record<string, number>): Promise<void> => this.decide({}, limits);
 
-  /** Answer several calls at once; the run goes on, and this resolves when its stream is over. */
+  /**
+   * Answer several calls at once; the run goes on, and this resolves when its stream is over. Where another thread is
+   * shown before the answer can be sent, it is not sent.
+   */
   readonly decide = async (decisions: Record<string, Decision>, extend?: Record<string, number>): Promise<void> => {
     const before = this.thread;
+    const runId = this.run();
     for (const [id, decision] of Object.entries(decisions)) {
       this.thread = withTool(this.thread, id, (tool) => decided(tool, decision));
     }
     this.emit();
     // What is still running, for example the answer to another call, comes first.
     while (this.turn) await this.turn.settled;
+    if (this.runId !== runId) return;
     const body = { decisions, ...(extend ? { extend } : {}) };
-    const turn = this.begin();
+    const { isPaused, isInterrupted } = this;
+    const turn = this.begin("decide");
     try {
-      await this.take(turn, this.chunks(turn, () => this.connection.decide(this.run(), body, turn.abort.signal)));
+      await this.take(turn, this.chunks(turn, () => this.connection.decide(runId, body, turn.abort.signal)));
     } catch (error) {
-      if (!turn.hasStarted) this.undecide(before, Object.keys(decisions));
+      if (!turn.hasStarted && this.runId === runId) {
+        this.undecide(before, Object.keys(decisions));
+        Object.assign(this, { isPaused, isInterrupted });
+        this.emit();
+      }
       throw error;
     }
   };
@@ -194,26 +222,32 @@ export class AssistantStore {
   /** Go on with a run that the server broke off. */
   readonly resume = async (): Promise<void> => {
     if (this.turn) return;
-    const turn = this.begin();
-    await this.take(turn, this.chunks(turn, () => this.connection.resume(this.run(), turn.abort.signal)));
+    const runId = this.run();
+    const turn = this.begin("resume");
+    await this.take(turn, this.chunks(turn, () => this.connection.resume(runId, turn.abort.signal)));
   };
 
   /**
    * Show a thread of the server, and rejoin its run where one is going on; without an id, begin a new one.
    *
-   * What ran before is let go of. A thread that the server does not know is empty.
+   * What ran before is let go of. A thread that the server does not know is empty. Where the thread is here already, it
+   * stays as it is until the server has answered.
    */
   readonly load = async (threadId?: string): Promise<void> => {
+    if (this.turn) this.drop(this.turn);
+    if (threadId === undefined || threadId !== this.threadId) {
+      this.clear();
+      this.input = "";
+    }
     this.opened = threadId;
-    if (this.turn) this.release(this.turn, "detached");
-    this.clear();
-    this.input = "";
     if (threadId === undefined) return this.emit();
     this.threadId = threadId;
     this.isOpening = true;
     const found = await this.fetched(
+      "load",
       (signal) => this.connection.thread(threadId, signal),
-      (thread) => this.show(thread),
+      // An answer to a call that was shown meanwhile has begun a stream: that is newer.
+      (thread) => (this.turn ? undefined : this.show(thread ?? { ...UNKNOWN, id: threadId })),
     );
     // Whoever was told of the thread may have let go of it by now.
     if (found?.status === "running" && this.threadId === threadId && !this.loading) void this.rejoin();
@@ -224,9 +258,10 @@ export class AssistantStore {
     const { threadId, older } = this;
     if (threadId === null || older === null || this.loading) return;
     await this.fetched(
+      "loadMore",
       (signal) => this.connection.thread(threadId, signal, older),
       (found) => {
-        if (this.threadId !== threadId) return;
+        if (!found || this.threadId !== threadId) return;
         this.thread = { ...this.thread, past: [...fromUIMessages(found.messages), ...this.thread.past] };
         this.older = found.next ?? null;
       },
@@ -295,14 +330,25 @@ export class AssistantStore {
       reconnectDelay,
       again: (runId, after) => this.connection.follow(runId, after, turn.abort.signal),
       onRun: (runId) => this.began(turn, runId),
-      onCut: (cut) => (this.cut = cut),
+      onCut: (cut) => this.cutOff(turn, cut),
+      onBreak: (isBroken) => {
+        turn.isReconnecting = isBroken;
+        this.emit();
+      },
       onReplay: () => (turn.isReplay = true),
     });
   }
 
-  private begin({ isReplay = false }: { isReplay?: boolean } = {}): Turn {
-    this.turn = newTurn({ spoken: this.spoken, isReplay });
+  /** Where a stream was cut off counts for its own thread only: another one may be shown by now. */
+  private cutOff(turn: Turn, cut: Cut | null): void {
+    if (turn.ghost || turn.isDropped || (this.turn !== null && this.turn !== turn)) return;
+    this.cut = cut && { ...cut, threadId: this.threadId };
+  }
+
+  private begin(operation: AssistantOperation, { isReplay = false }: { isReplay?: boolean } = {}): Turn {
+    this.turn = newTurn({ operation, spoken: this.spoken, isReplay });
     this.error = null;
+    this.failed = null;
     this.isPaused = false;
     this.isInterrupted = false;
     this.emit();
@@ -345,10 +391,10 @@ export class AssistantStore {
 
   /** The run of a stream has a name: what was asked of it before can be done now. */
   private began(turn: Turn, runId: string): void {
-    if (!turn.ghost) this.runId = runId;
+    if (!turn.ghost && !turn.isDropped) this.runId = runId;
     if (!turn.wantsStop) return;
     turn.wantsStop = false;
-    this.stopRun(runId).catch((error: unknown) => this.fail(error));
+    this.stopRun(runId).catch((error: unknown) => this.fail(error, "stop"));
   }
 
   private end(turn: Turn, failure: { readonly error: unknown } | null): void {
@@ -356,7 +402,9 @@ export class AssistantStore {
       this.turn = null;
       if (!turn.ghost) {
         this.isPaused = !failure && isWaiting(this.thread);
-        if (failure) this.error = failure.error;
+        if (failure) Object.assign(this, { error: failure.error, failed: turn.operation });
+        // What could not be stopped has ended by itself.
+        else if (this.failed === "stop") Object.assign(this, { error: null, failed: null });
       }
     }
     if (failure) turn.outcome = "error";
@@ -372,6 +420,13 @@ export class AssistantStore {
     turn.outcome = outcome;
     if (outcome === "stopped") this.thread = reduce(this.thread, { type: "abort" });
     turn.abort.abort();
+  }
+
+  /** Let go of a stream whose thread is no longer shown: nothing of it counts here any more. */
+  private drop(turn: Turn): void {
+    turn.isDropped = true;
+    this.turn = null;
+    this.release(turn, "detached");
   }
 
   private async stopRun(runId: string): Promise<void> {
@@ -393,21 +448,23 @@ export class AssistantStore {
 
   /** Ask the server; what it answers is taken in before anybody is told that nothing is loading any more. */
   private async fetched(
+    operation: "load" | "loadMore",
     ask: (signal: AbortSignal) => Promise<StoredThread | null>,
-    take: (found: StoredThread) => void,
+    take: (found: StoredThread | null) => void,
   ): Promise<StoredThread | null> {
     const loading = new AbortController();
     this.loading?.abort();
     this.loading = loading;
+    if (!this.turn) Object.assign(this, { error: null, failed: null });
     this.emit();
     try {
       const found = await ask(loading.signal);
-      if (loading.signal.aborted || !found) return null;
+      if (loading.signal.aborted) return null;
       take(found);
       return found;
     } catch (error) {
       if (loading.signal.aborted) return null;
-      this.error = error;
+      Object.assign(this, { error, failed: operation });
       throw error;
     } finally {
       if (this.loading === loading) {
@@ -425,6 +482,7 @@ export class AssistantStore {
     this.thread = thread;
     this.runId = found.runId ?? null;
     this.older = found.next ?? null;
+    this.cut = null;
     this.isPaused = found.status === "waiting";
     this.isInterrupted = found.status === "interrupted";
   }
@@ -433,8 +491,10 @@ export class AssistantStore {
     this.loading?.abort();
     this.loading = null;
     this.isOpening = false;
+    this.opened = undefined;
     this.thread = EMPTY_THREAD;
     this.error = null;
+    this.failed = null;
     this.isPaused = false;
     this.isInterrupted = false;
     this.threadId = null;
@@ -448,8 +508,6 @@ export class AssistantStore {
       const tool = askedIn(before, id);
       if (tool) this.thread = withTool(this.thread, id, () => tool);
     }
-    this.isPaused = true;
-    this.emit();
   }
 
   private run(): string {
@@ -463,8 +521,8 @@ export class AssistantStore {
     return this.isPaused || this.isInterrupted ? "waiting" : "ready";
   }
 
-  private fail(error: unknown): void {
-    this.error = error;
+  private fail(error: unknown, failed: AssistantOperation): void {
+    Object.assign(this, { error, failed });
     this.emit();
   }
 

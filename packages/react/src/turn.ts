@@ -2,28 +2,32 @@
 
 import type { Outcome } from "./options.js";
 import type { Thread } from "./reducer.js";
+import type { AssistantOperation } from "./snapshot.js";
 import type { AssistantError } from "./stream.js";
 
 /**
  * One stream.
  *
- * ghost: the thread that it goes on filling, unseen, once `reset` emptied the one that is shown. wantsStop: asked to stop
- * before its run had a name.
+ * operation: what it was begun by. ghost: the thread that it goes on filling, unseen, once `reset` emptied the one that is
+ * shown. isDropped: `load` has let go of it. wantsStop: asked to stop before its run had a name.
  */
 export interface Turn {
+  readonly operation: AssistantOperation;
   readonly spoken: boolean;
   readonly abort: AbortController;
   readonly settled: Promise<void>;
   readonly settle: () => void;
   isReplay: boolean;
   hasStarted: boolean;
+  isDropped: boolean;
+  isReconnecting: boolean;
   wantsStop: boolean;
   outcome: Outcome;
   ghost: Thread | null;
   failure: AssistantError | null;
 }
 
-export function newTurn(fields: { spoken: boolean; isReplay: boolean }): Turn {
+export function newTurn(fields: Pick<Turn, "operation" | "spoken" | "isReplay">): Turn {
   let settle: () => void = () => undefined;
   const settled = new Promise<void>((resolve) => (settle = resolve));
   return {
@@ -32,6 +36,8 @@ export function newTurn(fields: { spoken: boolean; isReplay: boolean }): Turn {
     settled,
     settle,
     hasStarted: false,
+    isDropped: false,
+    isReconnecting: false,
     wantsStop: false,
     outcome: "done",
     ghost: null,

@@ -105,7 +105,7 @@ describe("stop", () => {
     expect(now().busy).toBe(true);
     await act(() => open.write(sse([{ type: "abort" }], { first: 6 })));
     await act(() => turn);
-    expect([now().status, turns[0]?.outcome, tool(now().items).state]).toEqual(["ready", "stopped", "error"]);
+    expect([now().status, turns[0]?.outcome, tool(now().items).state]).toEqual(["ready", "stopped", "stopped"]);
   });
 
   test("before the run has a name, it is stopped as soon as it has one", async () => {
@@ -135,7 +135,7 @@ describe("stop", () => {
     await act(() => now().stop());
     expect(now().status).toBe("waiting");
     await act(() => now().stop());
-    expect([now().status, tool(now().items).state, routes.asked.length]).toEqual(["ready", "error", 3]);
+    expect([now().status, tool(now().items).state, routes.asked.length]).toEqual(["ready", "stopped", 3]);
   });
 });
 

@@ -163,8 +163,10 @@ class _AgentStream:
 
     async def __call__(self, prompt: str, history: tuple[AssistantItem, ...]) -> AsyncGenerator[AgentPart, None]:
         arguments: dict[str, dict[str, Any]] = {}
-        messages = self._kept if history else Transcript()
-        async with aclosing(self._agent.astream(prompt, messages=messages)) as events:
+        if not history:
+            # A thread that was reset is forgotten for good, also where this turn fails.
+            self._kept = Transcript()
+        async with aclosing(self._agent.astream(prompt, messages=self._kept)) as events:
             async for event in events:
                 if event.path:
                     continue  # a subagent's: its answer is the result of the call that started it
@@ -179,16 +181,25 @@ class _AgentStream:
 
 
 async def _inputs(source: PartStream) -> AsyncGenerator[Input, None]:
+    # What is asked for its items is what has to be closed: a source may make an iterator of its own.
     if isinstance(source, AsyncIterable):
+        steps = aiter(source)
         try:
-            async for item in source:
+            async for item in steps:
                 yield item
         finally:
-            if isinstance(source, AsyncGenerator):
-                await source.aclose()
+            close: Callable[[], Any] | None = getattr(steps, "aclose", None)
+            if close is not None:
+                await close()
         return
-    for item in source:
-        yield item
+    plain = iter(source)
+    try:
+        for item in plain:
+            yield item
+    finally:
+        end: Callable[[], Any] | None = getattr(plain, "close", None)
+        if end is not None:
+            end()
 
 
 async def _called(callback: Callable[[Any], Any] | None, value: Any) -> None:

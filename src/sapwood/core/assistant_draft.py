@@ -30,7 +30,7 @@ Chunk: TypeAlias = Mapping[str, Any]
 Kind: TypeAlias = Literal["text", "thinking"]
 T = TypeVar("T")
 
-SETTLED = ("done", "denied", "error")
+SETTLED = ("done", "denied", "error", "stopped")
 
 
 class Span(Data, frozen=True):
@@ -72,9 +72,9 @@ def with_chunk(draft: Draft, chunk: Chunk) -> Draft:
         case {"type": "data-void", "data": {"ids": ids}}:
             return _without_texts(draft, ids)
         case {"type": "abort"}:
-            return _ended(draft, chunk.get("reason") or "stopped")
+            return _ended(draft, lambda tool: _stopped(tool, chunk.get("reason") or "stopped"))
         case {"type": "error", "errorText": str(text)}:
-            return _ended(draft, text)
+            return _ended(draft, lambda tool: _failed(tool, text))
         case {"type": str(type)} if type.startswith("data-") and "data" in chunk:
             return _with_note(draft, type, chunk["data"])
         case {"type": str(type), "toolCallId": str(id)}:
@@ -291,12 +291,14 @@ def _failed(tool: ToolPart, text: str) -> ToolPart:
     return tool.replace(result=text, is_error=True, error_text=text, state="error")
 
 
-def _ended(draft: Draft, reason: str) -> Draft:
+def _stopped(tool: ToolPart, reason: str) -> ToolPart:
+    return tool.replace(result=reason, is_error=True, state="stopped")
+
+
+def _ended(draft: Draft, end: Callable[[ToolPart], ToolPart]) -> Draft:
     if not any(_is_open(part) for part in draft.parts):
         return draft
-    parts = tuple(
-        _failed(part, reason) if isinstance(part, ToolPart) and _is_open(part) else part for part in draft.parts
-    )
+    parts = tuple(end(part) if isinstance(part, ToolPart) and _is_open(part) else part for part in draft.parts)
     return draft.replace(parts=parts)
 
 

@@ -10,7 +10,7 @@ from sapwood.core.memory import MemoryRecord
 from sapwood.core.parts import AgentContextPart, AgentMemoryPart, AgentTextPart, AgentToolPart
 from sapwood.core.struct import Data
 
-ToolState: TypeAlias = Literal["running", "waiting", "done", "denied", "error"]
+ToolState: TypeAlias = Literal["running", "waiting", "done", "denied", "error", "stopped"]
 """Where a call stands: `waiting` is for a person, or for a result from outside."""
 
 

@@ -1,6 +1,6 @@
 // Owns what a person writes: the text, its attachments, and how both are sent.
 
-import { useEffect, useImperativeHandle, useRef, useState, type ClipboardEvent, type DragEvent, type KeyboardEvent, type ReactNode, type Ref } from "react";
+import { useEffect, useImperativeHandle, useLayoutEffect, useRef, useState, type ClipboardEvent, type DragEvent, type KeyboardEvent, type ReactNode, type Ref } from "react";
 import { bytes } from "../format";
 import { ACCEPTED, readFile, refuse, type Attachment } from "./attachments";
 
@@ -16,12 +16,15 @@ interface Props {
   readonly canStop: boolean;
   /** Why nothing can be sent now, in words for a person; empty where it can. */
   readonly blocked: string;
-  readonly onSend: (text: string, files: readonly Attachment[]) => void;
+  /** The thread that is written to: each has a draft of its own. */
+  readonly place: string;
+  /** Tell whether the message was taken: else it stays in the box. */
+  readonly onSend: (text: string, files: readonly Attachment[]) => boolean;
   readonly onStop: () => void;
   readonly ref?: Ref<ComposerHandle>;
 }
 
-export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Props): ReactNode {
+export function Composer({ running, canStop, blocked, place, onSend, onStop, ref }: Props): ReactNode {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const [problem, setProblem] = useState("");
@@ -33,11 +36,12 @@ export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Pro
     write: (given) => { setText((now) => (now === "" ? given : `${given}\n${now}`)); area.current?.focus(); },
   }), []);
   useEffect(() => grow(area.current), [text]);
+  useDrafts(place, { text, files }, (draft) => { setText(draft.text); setFiles(draft.files); setProblem(""); });
+  useEffect(keepPage, []);
 
   const ready = !running && blocked === "" && (text.trim() !== "" || files.length > 0);
   const send = (): void => {
-    if (!ready) return;
-    onSend(text.trim(), files);
+    if (!ready || !onSend(text.trim(), files)) return;
     setText("");
     setFiles([]);
     setProblem("");
@@ -84,7 +88,7 @@ export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Pro
     >
       <Chips files={files} onRemove={(index) => { setFiles(files.filter((_, at) => at !== index)); area.current?.focus(); }} />
       <textarea
-        ref={area} id="message" rows={1} value={text} aria-label="Message" placeholder="Write a message" aria-describedby="composer-hint" data-composer
+        ref={area} id="message" rows={1} dir="auto" value={text} aria-label="Message" placeholder="Write a message" aria-describedby="composer-hint" data-composer
         onChange={(event) => setText(event.target.value)} onKeyDown={onKeyDown} onPaste={onPaste}
       />
       <div className="composer-row">
@@ -93,7 +97,7 @@ export function Composer({ running, canStop, blocked, onSend, onStop, ref }: Pro
           ref={picker} type="file" multiple accept={ACCEPTED} hidden aria-label="Files to attach"
           onChange={(event) => { void attach([...(event.target.files ?? [])]); event.target.value = ""; }}
         />
-        <p id="composer-hint" className="hint">{blocked || (running ? "Esc stops" : "Enter sends, Shift + Enter is a new line")}</p>
+        <p id="composer-hint" className="hint" data-keys={blocked === "" || undefined}>{blocked || (running ? "Esc stops" : "Enter sends, Shift + Enter is a new line")}</p>
         {canStop
           ? <button type="button" className="button" onClick={onStop}>Stop</button>
           : <button type="submit" className="button primary" aria-disabled={!ready}>Send</button>}
@@ -110,13 +114,39 @@ function Chips({ files, onRemove }: { readonly files: readonly Attachment[]; rea
       {files.map((file, index) => (
         <li key={index}>
           {file.mediaType.startsWith("image/") && <img src={file.url} alt="" />}
-          <span className="chip-name">{file.filename}</span>
-          <span className="muted">{bytes(file.size)}</span>
+          <span className="chip-name" dir="auto">{file.filename}</span>
+          <span className="muted chip-size">{bytes(file.size)}</span>
           <button type="button" className="quiet" aria-label={`Remove ${file.filename}`} onClick={() => onRemove(index)}>×</button>
         </li>
       ))}
     </ul>
   );
+}
+
+interface Draft {
+  readonly text: string;
+  readonly files: readonly Attachment[];
+}
+
+/** Put the draft of a thread away when another one is shown, and back when it is shown again. */
+function useDrafts(place: string, draft: Draft, show: (draft: Draft) => void): void {
+  const kept = useRef(new Map<string, Draft>());
+  const at = useRef(place);
+  useLayoutEffect(() => {
+    if (at.current === place) return;
+    kept.current.set(at.current, draft);
+    at.current = place;
+    show(kept.current.get(place) ?? { text: "", files: [] });
+    // Only the way from one thread to another counts; what is written meanwhile is read when that happens.
+  }, [place]);
+}
+
+/** A file that falls beside the box would make the browser show it instead of the page. */
+function keepPage(): () => void {
+  const keep = (event: globalThis.DragEvent): void => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); };
+  addEventListener("dragover", keep);
+  addEventListener("drop", keep);
+  return () => { removeEventListener("dragover", keep); removeEventListener("drop", keep); };
 }
 
 function grow(area: HTMLTextAreaElement | null): void {

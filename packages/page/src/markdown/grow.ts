@@ -1,7 +1,8 @@
 // Owns the blocks of a text that grows. Only the last block is parsed again when the text gets longer, so that a long
 // answer costs the same at its end as at its beginning. Blocks that did not change keep their identity.
 
-import { Lexer, type Token, type TokensList } from "marked";
+import type { Token } from "marked";
+import { lex } from "./lexer";
 
 export interface Block {
   /** Where the block begins in the text: its name among its siblings. */
@@ -35,9 +36,8 @@ function lastOpen(blocks: readonly Block[]): number {
 }
 
 function parse(text: string, offset: number): Block[] {
-  const tokens: TokensList = new Lexer({ gfm: true }).lex(text);
   let start = offset;
-  return tokens.map((token) => {
+  return lex(text).map((token) => {
     const block = { start, token };
     start += token.raw.length;
     return block;

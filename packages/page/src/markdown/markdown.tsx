@@ -42,13 +42,13 @@ function renderBlock(token: Tokens.Generic): ReactNode {
     case "heading":
       return <Heading depth={(token as Tokens.Heading).depth}>{inline(token.tokens)}</Heading>;
     case "paragraph":
-      return <p>{inline(token.tokens)}</p>;
+      return <p dir="auto">{inline(token.tokens)}</p>;
     case "text":
       return <>{token.tokens ? inline(token.tokens) : decode(token["text"] as string)}</>;
     case "code":
       return <CodeBlock code={token as Tokens.Code} />;
     case "blockquote":
-      return <blockquote>{blocks(token.tokens)}</blockquote>;
+      return <blockquote dir="auto">{blocks(token.tokens)}</blockquote>;
     case "list":
       return <List list={token as Tokens.List} />;
     case "table":
@@ -56,7 +56,7 @@ function renderBlock(token: Tokens.Generic): ReactNode {
     case "hr":
       return <hr />;
     default:
-      return <p>{token.raw.trim()}</p>;
+      return <p dir="auto">{token.raw.trim()}</p>;
   }
 }
 
@@ -67,7 +67,7 @@ function blocks(tokens: readonly Token[] | undefined): ReactNode {
 // The page has an h1 and each message an h2, so a heading of an answer begins at the third level.
 function Heading({ depth, children }: { readonly depth: number; readonly children: ReactNode }): ReactNode {
   const Tag = (["h3", "h4", "h5", "h6", "h6", "h6"] as const)[depth - 1] ?? "h6";
-  return <Tag data-depth={depth}>{children}</Tag>;
+  return <Tag data-depth={depth} dir="auto">{children}</Tag>;
 }
 
 function CodeBlock({ code }: { readonly code: Tokens.Code }): ReactNode {
@@ -87,12 +87,12 @@ function CodeBlock({ code }: { readonly code: Tokens.Code }): ReactNode {
 
 function List({ list }: { readonly list: Tokens.List }): ReactNode {
   const items = list.items.map((item, index) => (
-    <li key={index} className={item.task ? "task" : undefined}>
+    <li key={index} className={item.task ? "task" : undefined} dir="auto">
       {item.task && <input type="checkbox" checked={item.checked === true} readOnly disabled aria-label={item.checked ? "done" : "to do"} />}
       {blocks(item.tokens.filter((token) => token.type !== "checkbox"))}
     </li>
   ));
-  return list.ordered ? <ol start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul>{items}</ul>;
+  return list.ordered ? <ol start={list.start === "" ? 1 : list.start} dir="auto">{items}</ol> : <ul dir="auto">{items}</ul>;
 }
 
 function Table({ table }: { readonly table: Tokens.Table }): ReactNode {
@@ -102,7 +102,7 @@ function Table({ table }: { readonly table: Tokens.Table }): ReactNode {
         <thead>
           <tr>
             {table.header.map((cell, index) => (
-              <th key={index} scope="col" data-align={cell.align ?? undefined}>{inline(cell.tokens)}</th>
+              <th key={index} scope="col" dir="auto" data-align={cell.align ?? undefined}>{inline(cell.tokens)}</th>
             ))}
           </tr>
         </thead>
@@ -110,7 +110,7 @@ function Table({ table }: { readonly table: Tokens.Table }): ReactNode {
           {table.rows.map((row, index) => (
             <tr key={index}>
               {row.map((cell, column) => (
-                <td key={column} data-align={cell.align ?? undefined}>{inline(cell.tokens)}</td>
+                <td key={column} dir="auto" data-align={cell.align ?? undefined}>{inline(cell.tokens)}</td>
               ))}
             </tr>
           ))}
@@ -165,12 +165,12 @@ function Picture({ image }: { readonly image: Tokens.Image }): ReactNode {
   return <a href={address} target="_blank" rel="noopener noreferrer nofollow">{image.text || address}</a>;
 }
 
-const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–", copy: "©", rarr: "→", times: "×", deg: "°", euro: "€" };
+const ENTITIES = new Map(Object.entries({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–", copy: "©", rarr: "→", times: "×", deg: "°", euro: "€" }));
 
 /** Turn character references into the characters they stand for; an unknown one stays as it is. */
 export function decode(text: string): string {
   return text.replace(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]+));/gi, (whole, decimal?: string, hex?: string, name?: string) => {
-    if (name !== undefined) return ENTITIES[name.toLowerCase()] ?? whole;
+    if (name !== undefined) return ENTITIES.get(name.toLowerCase()) ?? whole;
     const code = decimal === undefined ? parseInt(hex ?? "", 16) : parseInt(decimal, 10);
     return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : whole;
   });

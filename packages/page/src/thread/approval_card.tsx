@@ -1,7 +1,7 @@
 // Owns how a person answers a call that waits: yes, yes with other arguments, no with a reason, or a result from outside.
 
 import type { ApprovalNote } from "@sapwood/react";
-import { useEffect, useId, useRef, useState, type ReactNode } from "react";
+import { useEffect, useId, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { json } from "../format";
 import { useActions } from "./actions";
 
@@ -16,6 +16,13 @@ export function ApprovalCard({ note }: { readonly note: ApprovalNote }): ReactNo
 function YesOrNo({ note }: { readonly note: ApprovalNote }): ReactNode {
   const { decide } = useActions();
   const [mode, setMode] = useState<Mode>("ask");
+  const opened = useRef<Mode>("ask");
+  const [edit, deny] = [useRef<HTMLButtonElement>(null), useRef<HTMLButtonElement>(null)];
+  // The button that opened a form has the focus again when the form is gone.
+  useEffect(() => {
+    if (mode === "ask") ({ ask: null, edit, deny })[opened.current]?.current?.focus();
+    opened.current = mode;
+  }, [mode]);
   const isUnknown = note.kind === "unknown";
   return (
     <div className="approval" role="group" aria-label={`Your word on ${note.name}`}>
@@ -29,8 +36,8 @@ function YesOrNo({ note }: { readonly note: ApprovalNote }): ReactNode {
           <Arguments input={note.input} />
           <div className="row">
             <button type="button" className="button primary" onClick={() => decide(note.id, { approved: true })}>{isUnknown ? "Run again" : "Approve"}</button>
-            <button type="button" className="button" onClick={() => setMode("edit")}>Edit</button>
-            <button type="button" className="button danger" onClick={() => setMode("deny")}>{isUnknown ? "Leave it" : "Deny"}</button>
+            <button type="button" className="button" ref={edit} onClick={() => setMode("edit")}>Edit</button>
+            <button type="button" className="button danger" ref={deny} onClick={() => setMode("deny")}>{isUnknown ? "Leave it" : "Deny"}</button>
           </div>
         </>
       )}
@@ -64,7 +71,7 @@ function Edit({ note, onBack }: { readonly note: ApprovalNote; readonly onBack: 
   const id = useId();
   const area = useFocus<HTMLTextAreaElement>();
   return (
-    <form onSubmit={(event) => { event.preventDefault(); if (parsed.input) decide(note.id, { approved: true, input: parsed.input }); }}>
+    <form onKeyDown={onEscape(onBack)} onSubmit={(event) => { event.preventDefault(); if (parsed.input) decide(note.id, { approved: true, input: parsed.input }); }}>
       <label htmlFor={id}>Arguments, as JSON</label>
       <textarea
         ref={area} id={id} className="code" rows={Math.min(14, text.split("\n").length + 1)} value={text} spellCheck={false}
@@ -85,9 +92,9 @@ function Deny({ note, onBack }: { readonly note: ApprovalNote; readonly onBack: 
   const id = useId();
   const field = useFocus<HTMLInputElement>();
   return (
-    <form onSubmit={(event) => { event.preventDefault(); decide(note.id, { approved: false, ...(reason.trim() ? { reason: reason.trim() } : {}) }); }}>
+    <form onKeyDown={onEscape(onBack)} onSubmit={(event) => { event.preventDefault(); decide(note.id, { approved: false, ...(reason.trim() ? { reason: reason.trim() } : {}) }); }}>
       <label htmlFor={id}>Why not? The model reads it. <span className="muted">May be left empty.</span></label>
-      <input ref={field} id={id} value={reason} onChange={(event) => setReason(event.target.value)} />
+      <input ref={field} id={id} dir="auto" value={reason} onChange={(event) => setReason(event.target.value)} />
       <div className="row">
         <button type="submit" className="button danger">Deny</button>
         <button type="button" className="button" onClick={onBack}>Back</button>
@@ -136,6 +143,13 @@ export function parseResult(text: string): unknown {
     return text;
   }
 }
+
+/** Esc leaves a form, and does no more than that. */
+const onEscape = (leave: () => void) => (event: KeyboardEvent): void => {
+  if (event.key !== "Escape" || event.nativeEvent.isComposing) return;
+  event.stopPropagation();
+  leave();
+};
 
 function useFocus<T extends HTMLElement>(): React.RefObject<T | null> {
   const field = useRef<T>(null);

@@ -2,6 +2,7 @@
 
 import type { AssistantItem, ReplyItem, TokenCount, UserItem } from "@sapwood/react";
 import { memo, type ReactNode } from "react";
+import { Boundary } from "../boundary";
 import { Bar } from "../context/bar";
 import { figures, ledgersOf } from "../context/rounds";
 import { CopyButton } from "../copy_button";
@@ -13,30 +14,48 @@ interface Props {
   readonly item: AssistantItem;
   readonly live: boolean;
   readonly name: string;
+  /** What is said beneath the thread of the error of this message. */
+  readonly told?: string | undefined;
 }
 
-export const MessageView = memo(function MessageView({ item, live, name }: Props): ReactNode {
-  return item.role === "user" ? <UserMessage item={item} /> : <Reply item={item} live={live} name={name} />;
+export const MessageView = memo(function MessageView({ item, live, name, told }: Props): ReactNode {
+  return (
+    <Boundary value={item} instead={<Plain item={item} name={name} />}>
+      {item.role === "user" ? <UserMessage item={item} /> : <Reply item={item} live={live} name={name} told={told} />}
+    </Boundary>
+  );
 });
+
+/** A message that cannot be drawn: its words. */
+function Plain({ item, name }: { readonly item: AssistantItem; readonly name: string }): ReactNode {
+  return (
+    <article className="message" aria-label={item.role === "user" ? "You" : name}>
+      <p className="problem">This message cannot be drawn. Its words:</p>
+      <p className="said" dir="auto">{item.role === "user" ? item.text : wordsOf(item)}</p>
+    </article>
+  );
+}
+
+const wordsOf = (item: ReplyItem): string => item.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n");
 
 function UserMessage({ item }: { readonly item: UserItem }): ReactNode {
   return (
     <article className="message user" aria-label="You">
       <h2 className="hidden">You</h2>
-      {item.text !== "" && <p className="said">{item.text}</p>}
+      {item.text !== "" && <p className="said" dir="auto">{item.text}</p>}
       {item.files && <div className="files">{item.files.map((file, index) => <FileView key={index} file={file} />)}</div>}
     </article>
   );
 }
 
-function Reply({ item, live, name }: { readonly item: ReplyItem; readonly live: boolean; readonly name: string }): ReactNode {
+function Reply({ item, live, name, told }: Omit<Props, "item"> & { readonly item: ReplyItem }): ReactNode {
   const isEmpty = item.parts.every((part) => part.type === "ledger");
   return (
     <article className="message reply" aria-label={name} aria-busy={live}>
       <h2 className="hidden">{name}</h2>
       {isEmpty && live && <p className="pending"><i className="pulse" aria-hidden="true" />Asking the model</p>}
       <PartsView parts={item.parts} live={live} />
-      {isFailed(item, live) && <p className="problem">{item.error}</p>}
+      {isFailed(item, live) && item.error !== told && <p className="problem">{item.error}</p>}
       <TurnFooter item={item} live={live} />
     </article>
   );
@@ -65,7 +84,7 @@ function TurnFooter({ item, live }: { readonly item: ReplyItem; readonly live: b
   const usage = item.metadata?.usage;
   const end = ENDS[item.metadata?.stoppedBy ?? ""];
   if (last === undefined && end === undefined) return null;
-  const said = item.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n");
+  const said = wordsOf(item);
   return (
     <footer className="turn">
       {last !== undefined && (

@@ -1,12 +1,13 @@
 // Owns how the parts of an answer are shown, the top level's and, with the same code, those of a subagent.
 
 import type { AssistantPart, CompactionPart, ContextPart, FilePart, LimitPart, MemoryPart, OutputPart, SubagentPart, ToolPart } from "@sapwood/react";
-import { memo, useMemo, type ReactNode } from "react";
+import { memo, useMemo, useRef, type ReactNode } from "react";
 import { count, json } from "../format";
 import { safeLink } from "../markdown/links";
 import { Markdown } from "../markdown/markdown";
 import { limitWords } from "./limit_card";
 import { joinNotes } from "./notes";
+import { counted, NO_WORDS, total } from "./spoken";
 import { ToolCard } from "./tool_card";
 
 interface Props {
@@ -95,15 +96,15 @@ const PartView = memo(function PartView({ part, live }: { readonly part: Exclude
 });
 
 function Thinking({ text, live }: { readonly text: string; readonly live: boolean }): ReactNode {
+  const words = useRef(NO_WORDS);
+  words.current = counted(words.current, text);
   return (
     <details className="thinking">
-      <summary>{live ? "Thinking…" : "Thinking"} <span className="muted">{count(words(text))} words</span></summary>
+      <summary>{live ? "Thinking…" : "Thinking"} <span className="muted">{count(total(words.current))} words</span></summary>
       <div className="thinking-text">{text}</div>
     </details>
   );
 }
-
-const words = (text: string): number => text.split(/\s+/).filter(Boolean).length;
 
 function ContextLine({ part }: { readonly part: ContextPart | MemoryPart }): ReactNode {
   const source = part.type === "context" ? part.source : "memory";
@@ -145,7 +146,7 @@ function LimitLine({ part }: { readonly part: LimitPart }): ReactNode {
 export function FileView({ file }: { readonly file: FilePart }): ReactNode {
   const name = file.filename ?? file.mediaType;
   if (file.mediaType.startsWith("image/") && file.url.startsWith("data:")) return <img className="attached" src={file.url} alt={name} />;
-  const kind = <span className="file-kind">{file.mediaType.split("/").at(-1)}</span>;
+  const kind = <span className="file-kind">{file.mediaType.startsWith("text/") ? "text" : file.mediaType.split("/").at(-1)}</span>;
   const address = safeLink(file.url);
   if (address !== undefined) return <p className="file">{kind} <a href={address} target="_blank" rel="noopener noreferrer nofollow">{name}</a></p>;
   // A download, never a view: what the file says must not run as a page.

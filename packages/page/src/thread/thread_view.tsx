@@ -12,6 +12,8 @@ interface Props {
   readonly name: string;
   readonly hasOlder: boolean;
   readonly loadOlder: () => Promise<void>;
+  /** What `children` say of an error: it is not said twice. */
+  readonly told?: string | undefined;
   /** What stands below the newest message: a limit, an error, an offer to go on. */
   readonly children?: ReactNode;
 }
@@ -20,7 +22,7 @@ const NEAR_END = 80;
 const NEAR_TOP = 1200;
 const TOP_ROOM = 40;
 
-export function ThreadView({ items, live, name, hasOlder, loadOlder, children }: Props): ReactNode {
+export function ThreadView({ items, live, name, hasOlder, loadOlder, told, children }: Props): ReactNode {
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
   const rows = useVirtualizer({
@@ -57,7 +59,7 @@ export function ThreadView({ items, live, name, hasOlder, loadOlder, children }:
             return item && (
               <div key={row.key} className="row-holder" data-index={row.index} ref={rows.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
                 <div className="measure">
-                  <MessageView item={item} live={live && isLast} name={name} />
+                  <MessageView item={item} live={live && isLast} name={name} told={isLast ? told : undefined} />
                   {isLast && children}
                 </div>
               </div>
@@ -81,7 +83,8 @@ function useOlder(scroller: React.RefObject<HTMLDivElement | null>, hasOlder: bo
     const element = scroller.current;
     if (!element || !hasOlder || loading.current || element.scrollTop > NEAR_TOP || length === 0) return;
     loading.current = true;
-    void loadOlder().finally(() => { loading.current = false; });
+    // What fails is told by the store's `error`.
+    void loadOlder().catch(() => undefined).finally(() => { loading.current = false; });
   }, [scroller, hasOlder, loadOlder, length]);
   useEffect(() => {
     const element = scroller.current;

@@ -7,7 +7,7 @@ import { count, duration, json } from "../format";
 import { ApprovalCard } from "./approval_card";
 
 const WORDS: Readonly<Record<ToolState, string>> = {
-  running: "running", waiting: "waits for you", done: "done", denied: "denied", error: "failed",
+  running: "running", waiting: "waits for you", done: "done", denied: "denied", error: "failed", stopped: "stopped",
 };
 
 interface Props {
@@ -34,7 +34,7 @@ export const ToolCard = memo(function ToolCard({ tool, live, asks, children }: P
           {tool.ms !== undefined && <span className="tool-time">{duration(tool.ms)}</span>}
         </summary>
         {isOpen && <Shown label="Arguments" value={tool.args} />}
-        {isOpen && tool.result !== undefined && state !== "error" && <Shown label="Result" value={tool.result} />}
+        {isOpen && tool.result !== undefined && state !== "error" && state !== "stopped" && <Shown label="Result" value={tool.result} />}
         {isOpen && state === "error" && <Shown label="Error" value={tool.errorText ?? tool.result} />}
         {isOpen && state === "denied" && <p className="muted">A person said no{tool.approval?.reason ? ` (asked because: ${tool.approval.reason})` : ""}.</p>}
       </details>
