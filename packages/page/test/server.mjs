@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Bench, ask, settled, shown } from "./harness.mjs";
+import { partOf } from "./part.mjs";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 const OWN = join(ROOT, ".venv/bin/python");
@@ -176,8 +177,9 @@ const bench = await Bench.open();
 const server = await serve("--port", "0", "--db", join(bench.profile, "page.sqlite"));
 const began = performance.now();
 const wanted = process.argv[2] ?? "";
+const guards = [["a token is asked for, and sent", guarded], ["a server that was killed goes on with its run, and the page with it", killed]];
 const all = [
-  ...tests, ["a token is asked for, and sent", guarded], ["a server that was killed goes on with its run, and the page with it", killed],
+  ...partOf([...tests, ...guards]),
   ["no request leaves the origin, and nothing is complained of", async () => assert.deepEqual([...bench.foreign, ...bench.complaints], [])],
 ];
 for (const [name, test] of all.filter(([title]) => title.includes(wanted))) {
