@@ -53,8 +53,8 @@ test: $(VENV)/test $(VENV)/web ## every test on every Python here
 	@scripts/test
 
 soak: $(VENV)/test $(VENV)/web ## the tests that take more than ten seconds
-	$(BIN)/python -m pytest -m "soak and not alone" -n 2 --timeout 600
-	$(BIN)/python -m pytest -m "soak and alone" --timeout 600
+	$(BIN)/python -m pytest -m "soak and not alone and not browser" -n 2 --timeout 600
+	$(BIN)/python -m pytest -m "soak and (alone or browser)" --timeout 600
 
 check: $(VENV)/check $(VENV)/web ## lint, format, types, layers, architecture
 	$(BIN)/ruff check .

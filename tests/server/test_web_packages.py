@@ -52,6 +52,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize(("script", "part"), PARTS)
 def test_the_page_works_in_a_browser(script: str, part: str) -> None:
     assert script in json.loads((PAGE / "package.json").read_text(encoding="utf-8"))["scripts"]
