@@ -164,7 +164,7 @@ export const trouble = [
     await ask(page, "endless, hard to stop");
     await shown(page, "An endless answer.");
     await page.route("**/stop", unwell);
-    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
     await page.getByRole("alert").filter({ hasText: "The server is not well." }).waitFor();
     await page.unroute("**/stop");
     await page.getByRole("button", { name: "Stop again" }).click();
