@@ -35,7 +35,7 @@ def break_down(why: str) -> str:
     """Fail in a way of its own."""
     if why == "told":
         raise ToolError("there is no such customer; search by e-mail")
-    raise RuntimeError("password=hunter2 in /root/secret")
+    raise RuntimeError("password=hunter2 in /srv/secret")
 
 
 def test_a_prompt_is_answered_as_a_stream_of_chunks() -> None:

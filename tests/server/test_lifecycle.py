@@ -46,6 +46,30 @@ def test_each_user_has_a_memory_of_their_own() -> None:
     asyncio.run(main())
 
 
+def test_turns_of_a_user_are_gathered_over_requests_before_a_memory_learns_from_them() -> None:
+    async def main() -> None:
+        learnt: list[int] = []
+
+        def extract(turns: Any, *_: Any) -> list[str]:
+            learnt.append(len(turns))
+            return []
+
+        memory = MemoryManager(store=create_memory_store(), extractor=extract, remember_every=2)
+        agent = Agent(llm=scripted(*[says("Noted.")] * 4)).with_memory(memory)
+        app = create_app(agent, authorize=bearer_tokens({ANN: "ann", BOB: "bob"}))
+        async with live(app) as client:
+            for number, token in enumerate((ANN, BOB, ANN)):
+                headers = {"authorization": f"Bearer {token}"}
+                await told(client, "/api/chat", said(f"I like tea {number}", id=f"m{number}"), headers=headers)
+            for _ in range(500):
+                if learnt:
+                    break
+                await asyncio.sleep(0.01)
+        assert learnt == [2]
+
+    asyncio.run(main())
+
+
 def test_a_memory_that_cannot_be_kept_apart_is_refused_when_the_server_is_made(tmp_path: Any) -> None:
     authorize = bearer_tokens({ANN: "ann"})
     cases = [

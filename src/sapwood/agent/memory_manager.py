@@ -88,17 +88,18 @@ class MemoryManager:
 
         self._window = MemoryWindow(f"memory-{uuid.uuid4().hex}", conversation_tokens, size, on_evict)
         self._source: MemorySource | None = None
-        options: dict[str, Any] = {
-            "recall": recall,
-            "remember": remember,
-            "extractor": extractor,
-            "consolidator": consolidator,
-            "remember_every": remember_every,
-            "extract_window": extract_window,
-            "keep_turns": keep_turns,
-        }
         self._again = partial(
-            MemoryManager, conversation_tokens=conversation_tokens, tokenizer=tokenizer, on_evict=on_evict, **options
+            MemoryManager,
+            conversation_tokens=conversation_tokens,
+            tokenizer=tokenizer,
+            on_evict=on_evict,
+            recall=recall,
+            remember=remember,
+            extractor=extractor,
+            consolidator=consolidator,
+            remember_every=remember_every,
+            extract_window=extract_window,
+            keep_turns=keep_turns,
         )
         if store is not None:
             self._source = memory_source(

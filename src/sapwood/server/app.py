@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from copy import copy
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,6 +36,8 @@ from sapwood.stores.in_process_runs import InProcessStore
 
 Served: TypeAlias = Agent | Callable[[Principal], Agent]
 """What is served: an agent, or what makes the agent of a principal."""
+_MOST_USERS = 1_000
+"""Users whose agents are kept; one who comes back after so many others gets a new one."""
 STATIC = Path(__file__).parent / "static"
 _log = logging.getLogger(__name__)
 
@@ -139,7 +142,9 @@ def _agent_of(agent: Served, *, by_user: bool) -> Callable[[Principal], Agent]:
         if not by_user:
             return lambda principal: copy(agent)
         agent.for_user("nobody")  # what cannot be kept apart is told now, and not at the first request
-        return lambda principal: agent.for_user(principal.id)
+        # One for all requests of a user: turns that a memory gathers before it learns from them are gathered there.
+        of_user = lru_cache(_MOST_USERS)(agent.for_user)
+        return lambda principal: of_user(principal.id)
     if not callable(agent):
         raise ConfigError(f"give an Agent, or a function that makes one for a principal, not {type(agent).__name__}")
     return agent
